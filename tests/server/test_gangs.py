@@ -22,7 +22,7 @@ from assay_server.campaigns.scheduling.fair_share import Account
 from assay_server.campaigns.scheduling.fitting_slots import Lack, lacking
 from assay_server.campaigns.scheduling.queue import Queue
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
-from assay_server.campaigns.scheduling.waiting import Lab, Reason, wait_reasons
+from assay_server.campaigns.scheduling.waiting import Lab, Reason, wait_reason
 from assay_server.rpc.handlers.lab import LabHandler
 from assay_server.rpc.handlers.statuses import attempt_detail
 from assay_server.store.model import Agent, Attempt, need_of
@@ -54,7 +54,9 @@ def reason(lab: QueueLab, run_id: str) -> Reason:
         campaign = read.campaign(run.campaign_id)
         assert campaign is not None
         line = lab.coordinator.line(read, campaign, [run])
-        return wait_reasons([run], Lab(read.agents(), lab.clock.ms), line)[run_id]
+        why = wait_reason(run, Lab(read.agents(), lab.clock.ms), line)
+        assert why is not None
+        return why
 
 
 def leased(lab: QueueLab) -> dict[str, tuple[str, ...]]:

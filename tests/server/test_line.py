@@ -16,14 +16,14 @@ from assay_core.records.work import CommandSource
 from assay_protos import lab_pb2_grpc
 from assay_server.app import Server
 from assay_server.campaigns.scheduling.queue import Candidates
-from assay_server.campaigns.scheduling.resting import Rest, Row
+from assay_server.campaigns.scheduling.resting import Rest
 from assay_server.campaigns.scheduling.waiting import (
     Lab,
     ahead_of,
     held_reason,
-    held_reasons,
-    reason_of,
     slots_by_gpu,
+    told_reasons,
+    wait_reason,
 )
 from assay_server.store.model import Agent, Hold, Run
 from tests.support.server.desk import HANG, Desk
@@ -56,14 +56,15 @@ REST = Rest("a", "GPU-1", "box", "s", 1, NOW_MS + 5_000, HANG)
     [
         (live(), Lab([], NOW_MS), QueueKind.NO_AGENT, "no agent has registered"),
         (live(), Lab([box("GPU-1", quarantine_reason="lost")], NOW_MS), QueueKind.OUT_OF_SERVICE, "lost"),
-        (live(), Lab([box("GPU-1")], NOW_MS, Row((REST,), NOW_MS)), QueueKind.RESTING, "rests"),
+        (live(), Lab([box("GPU-1")], NOW_MS, {("a", "GPU-1"): REST}), QueueKind.RESTING, "rests"),
         (live(), Lab([box("GPU-1")], NOW_MS), QueueKind.QUEUED, "slots that fit measure other runs"),
         (live(holds=(Hold.PAUSED,)), Lab([], NOW_MS), QueueKind.PAUSED, "--run made-1.0000"),
         (live(holds=(Hold.AFTER,)), Lab([], NOW_MS), QueueKind.AFTER, "must end before it"),
     ],
 )  # fmt: skip
 def test_a_waiting_run_has_one_typed_reason(waiting: Run, lab: Lab, kind: QueueKind, told: str) -> None:
-    reason = reason_of(waiting, lab, held_reason(waiting))
+    reason = held_reason(waiting) or wait_reason(waiting, lab)
+    assert reason is not None
     assert (reason.kind, told in reason.text) == (kind, True), reason.text
 
 
@@ -78,8 +79,9 @@ def test_a_pause_of_the_campaign_comes_before_all_other_reasons() -> None:
 
 def test_a_running_run_is_told_only_if_its_further_slices_are_held() -> None:
     runs = [live(0, state=RunState.RUNNING), live(1), live(2, state=RunState.RUNNING, holds=(Hold.PAUSED,))]
-    assert list(held_reasons(runs, False, {"made-1.0001"})) == ["made-1.0001", "made-1.0002"]
-    assert list(held_reasons(runs, False, ())) == ["made-1.0002"]
+    lab = Lab([box("GPU-1")], NOW_MS)
+    assert list(told_reasons(runs, lab, awaiting_light={"made-1.0001"})) == ["made-1.0001", "made-1.0002"]
+    assert list(told_reasons(runs, lab)) == ["made-1.0002"]
 
 
 def test_who_is_ahead_is_the_schedulers_own_order() -> None:

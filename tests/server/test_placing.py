@@ -24,7 +24,7 @@ from assay_server.campaigns.scheduling.fitting_slots import Lack, lacking
 from assay_server.campaigns.scheduling.resting import windows_of
 from assay_server.campaigns.scheduling.retry import MOST_SLOTS_FAILED
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
-from assay_server.campaigns.scheduling.waiting import Lab, wait_reasons
+from assay_server.campaigns.scheduling.waiting import Lab, wait_reason
 from assay_server.rpc.handlers.lab import LabHandler
 from assay_server.rpc.handlers.statuses import StatusBoard
 from assay_server.store.model import Agent, Hold, Need, Run, Slice
@@ -43,7 +43,9 @@ def reason(lab: QueueLab, run_id: str) -> QueueKind:
         campaign = read.campaign(run.campaign_id)
         assert campaign is not None
         line = lab.coordinator.line(read, campaign, [run])
-        return wait_reasons([run], Lab(read.agents(), lab.clock.ms), line)[run_id].kind
+        why = wait_reason(run, Lab(read.agents(), lab.clock.ms), line)
+        assert why is not None
+        return why.kind
 
 
 # --- shares and priorities

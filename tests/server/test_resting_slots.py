@@ -128,7 +128,7 @@ def test_a_slot_rests_longer_after_each_failure_in_a_row_and_a_run_that_is_done_
         lab.clock.ms += 1
     lab.publish(lab.must_lease("a"))
     lab.fail(lab.must_lease("a"), DISK_FULL)
-    [rest] = lab.coordinator.resting().rests
+    [rest] = lab.coordinator.resting().values()
     assert (rest.agent_id, rest.failures, rest.until_ms - lab.clock.ms) == ("a", 1, 5_000)
     assert all(run.state in (RunState.WAITING, RunState.DONE) for run in lab.runs())
     said = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
@@ -194,7 +194,7 @@ def test_an_agent_that_was_started_again_is_given_a_run_at_once(two: Lab) -> Non
     assert two.lease("a") is None
     two.register("a", session="s2")
     two.fail(two.must_lease("a"), DISK_FULL)
-    [rest] = two.coordinator.resting().rests
+    [rest] = two.coordinator.resting().values()
     assert rest.failures == 6
 
 
@@ -233,7 +233,7 @@ def test_a_workload_that_fills_every_disk_is_found_out(tmp_path: Path) -> None:
     assert run.failure.cause == (
         "it failed like this on 4 slots that did other runs since; the last time: no space is left"
     )
-    assert lab.coordinator.resting().rests == (), "the last box is not to blame"
+    assert lab.coordinator.resting() == {}, "the last box is not to blame"
 
 
 def test_one_slot_gives_the_other_runs_their_turn_before_it_tries_again_what_failed_in_it(

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from assay_core.identity.roles import OWNER_NAME
 from assay_core.program_log import LogFormat, log_formatter
 from assay_core.records.campaign import AttemptState, CampaignState, RunState
-from assay_core.records.failure import Failure
 from assay_core.records.machine import Inventory, Slot
 from assay_protos import agent_pb2, archive_pb2, campaign_pb2, ingest_pb2
 from assay_sampling.errors import StorageError
@@ -24,10 +23,9 @@ from assay_sampling.running.failures import FailureClass
 from assay_server.app import Server
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.fitting_slots import AWAY_AFTER_MS
-from assay_server.campaigns.scheduling.resting import Rest, Row
+from assay_server.campaigns.scheduling.resting import Rest, SlotKey
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
-from assay_server.metrics.queue import QueueCollector, queue_of
-from assay_server.metrics.server_metrics import OTHER, ServerMetrics
+from assay_server.metrics.server_metrics import OTHER, QueueCollector, ServerMetrics, queue_of
 from assay_server.store.model import Agent
 from assay_server.store.overviews import StoreLoad
 from assay_server.store.records import LocalRecordStore
@@ -146,21 +144,20 @@ def test_every_slot_of_a_present_agent_counts_once(
     found: list[tuple[int, list[str], bool]], leased: int
 ) -> None:
     now_ms = 10 * 86_400_000
-    agents, rests = [], []
+    agents, rests = [], set()
     for number, (silent_ms, reasons, rest) in enumerate(found):
         slots = tuple(Slot(str(i), ("recorded",), quarantine_reason=r) for i, r in enumerate(reasons))
         agents.append(Agent(str(number), "s", "a", Inventory(), slots, now_ms - silent_ms))
         if rest:
-            why = Failure("disk_full", "", "", "", True)
-            rests.append(Rest(str(number), "0", "a", "s", 1, now_ms + 1, why))
+            rests.add((str(number), "0"))
     load = StoreLoad(busy_slots=leased)
-    queue = queue_of(load, agents, Row(tuple(rests), now_ms), now_ms)
+    queue = queue_of(load, agents, rests, now_ms)
     present = [each for each in found if each[0] <= AWAY_AFTER_MS]
-    assert sum(queue.slots.values()) == sum(len(reasons) for _, reasons, _ in present)
-    assert queue.slots["quarantined"] == sum(r == "lost" for _, reasons, _ in present for r in reasons)
-    assert min(queue.slots.values()) >= 0
+    assert sum(queue["slots"].values()) == sum(len(reasons) for _, reasons, _ in present)
+    assert queue["slots"]["quarantined"] == sum(r == "lost" for _, reasons, _ in present for r in reasons)
+    assert min(queue["slots"].values()) >= 0
     known = sum(silent_ms <= 7 * 86_400_000 for silent_ms, _, _ in found)
-    assert queue.agents == {"present": len(present), "away": known - len(present)}
+    assert queue["agents"] == {"present": len(present), "away": known - len(present)}
 
 
 def test_the_store_counts_what_there_is_to_do() -> None:
@@ -196,8 +193,8 @@ class _Coordinator:
         self.passed += self.seconds
         return self.desk.store.snapshot()
 
-    def resting(self) -> Row:
-        return Row()
+    def resting(self) -> dict[SlotKey, Rest]:
+        return {}
 
 
 def test_reading_often_does_not_ask_the_store_often() -> None:

@@ -21,8 +21,7 @@ from assay_agent.spool.spool import Spool
 from assay_agent.uplink.session import Session
 from assay_core.identity.certificates import certificate_pem
 from assay_core.identity.keys import key_pem, new_key
-from assay_server.metrics.queue import QueueCollector
-from assay_server.metrics.server_metrics import ServerMetrics
+from assay_server.metrics.server_metrics import QueueCollector, ServerMetrics
 from tests.services.unpack import why_not
 from tests.support.identity.authorities import DAY, made_authority, made_credentials, now
 from tests.support.integration.harness import Lab, lab, wait_until

@@ -1,9 +1,16 @@
-"""What a server counts. Labels name states, RPCs, statuses and failure classes: never a run or a kernel."""
+"""The server's metrics: counters, and values read from the store and the state folder.
+
+Labels name states, RPCs, statuses and failure classes: never a run or a kernel.
+"""
 
 from __future__ import annotations
 
+import collections
 import functools
-from collections.abc import Callable, Iterable
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
 from operator import attrgetter
 from pathlib import Path
 
@@ -14,16 +21,35 @@ from prometheus_client.registry import Collector
 
 from assay_core.metrics.certificates import CertificatesCollector, certificate_of_file
 from assay_core.metrics.program import SECONDS_BUCKETS, program_registry
-from assay_core.records.campaign import AttemptState
+from assay_core.records.campaign import AttemptState, CampaignState
+from assay_sampling.errors import StorageError
 from assay_sampling.running.failures import FailureClass
 from assay_server.campaigns.scheduling.coordinator import Coordinator
+from assay_server.campaigns.scheduling.fitting_slots import AWAY_AFTER_MS
+from assay_server.campaigns.scheduling.resting import SlotKey
 from assay_server.campaigns.scheduling.transitions import Effects
 from assay_server.identity.authority import read_authority
 from assay_server.maintenance.backup_log import Task, last_done
-from assay_server.metrics.queue import QueueCollector
+from assay_server.store.model import ACTIVE_ATTEMPTS, OPEN_RUNS, Agent
+from assay_server.store.overviews import StoreLoad
+
+_log = logging.getLogger(__name__)
 
 _CLASSES = frozenset(str(each) for each in FailureClass)
 OTHER = "other"  # a class that only a newer agent knows
+
+_FRESH_SECONDS = 5.0
+_REST = 50.0  # x the time of asking: at most a fiftieth of a core, however long the queue
+# An agent that was not heard of for so long was taken away on purpose.
+_FORGOTTEN_MS = 7 * 86_400_000
+_QUEUE = {
+    "campaigns": "Campaigns by state.",
+    "runs": "Runs of running campaigns that have not ended, by state.",
+    "attempts": "Attempts under way, by state.",
+    "agents": "Agents heard of in the last week: present, or away for more than two minutes.",
+    "slots": "Slots of present agents: idle, busy, resting after a fault of their box, or quarantined.",
+}
+_Queue = Mapping[str, Mapping[str, int]]  # numbers by state, for each of _QUEUE
 
 
 class ServerMetrics:
@@ -66,7 +92,7 @@ class ServerMetrics:
         self._standing_by = gauge("standing_by", "1 while another server leads its database.")
         registry.register(_KeepingCollector(state))
         # A counter that appears only with its first event hides that event from rate().
-        for outcome in set(AttemptState) - {AttemptState.LEASED, AttemptState.PUBLISHING}:
+        for outcome in set(AttemptState) - set(ACTIVE_ATTEMPTS):
             self._attempts.labels(str(outcome))
         for name in sorted({*_CLASSES, OTHER}):
             self._failures.labels(name)
@@ -171,3 +197,69 @@ class _KeepingCollector(Collector):
             ended.add_metric([task], 0.0 if done is None else done.ended_at_ms / 1000)
             faults.add_metric([task], 0 if done is None else done.faults)
         return [ended, faults]
+
+
+class QueueCollector(Collector):
+    """The queue and the slots: asks the store when it is read, unless the last answer is fresh enough."""
+
+    def __init__(self, coordinator: Coordinator, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._coordinator = coordinator
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._queue: _Queue = {}
+        self._fresh_until = -1.0
+
+    def describe(self) -> Iterable[Metric]:
+        # Registering a collector must not ask the store.
+        return [GaugeMetricFamily(f"assay_server_{name}", text) for name, text in _QUEUE.items()]
+
+    def collect(self) -> Iterable[Metric]:
+        queue = self._current()
+        for name, text in _QUEUE.items():
+            family = GaugeMetricFamily(f"assay_server_{name}", text, labels=["state"])
+            for state, number in queue.get(name, {}).items():
+                family.add_metric([state], number)
+            yield family
+
+    def _current(self) -> _Queue:
+        with self._lock:
+            began = self._monotonic()
+            if began >= self._fresh_until:
+                try:
+                    with self._coordinator.snapshot() as store:
+                        load, agents = store.load(), store.agents()
+                    now_ms = self._coordinator.clock.now_ms()
+                    self._queue = queue_of(load, agents, self._coordinator.resting(), now_ms)
+                except StorageError as error:
+                    _log.warning("the queue cannot be counted: %s", error)
+                    self._queue = {}  # no numbers rather than old ones
+                took = self._monotonic() - began
+                self._fresh_until = began + max(_FRESH_SECONDS, _REST * took)
+            return self._queue
+
+
+def queue_of(load: StoreLoad, agents: Iterable[Agent], resting: Collection[SlotKey], now_ms: int) -> _Queue:
+    """The numbers by state; agents silent for a week are left out. ``now_ms``: by the server's clock."""
+    recent = [agent for agent in agents if now_ms - agent.seen_at_ms <= _FORGOTTEN_MS]
+    present = [agent for agent in recent if now_ms - agent.seen_at_ms <= AWAY_AFTER_MS]
+    states: collections.Counter[str] = collections.Counter()
+    for agent in present:
+        for slot in agent.slots:
+            if slot.quarantine_reason:
+                states["quarantined"] += 1
+            else:
+                rests = (agent.agent_id, slot.slot_id) in resting
+                states["resting" if rests else "in_service"] += 1
+    busy = min(load.busy_slots, states["in_service"])
+    return {
+        "campaigns": {str(state): load.campaigns.get(state, 0) for state in CampaignState},
+        "runs": {str(state): load.runs.get(state, 0) for state in OPEN_RUNS},
+        "attempts": {str(state): load.attempts.get(state, 0) for state in ACTIVE_ATTEMPTS},
+        "agents": {"present": len(present), "away": len(recent) - len(present)},
+        "slots": {
+            "idle": states["in_service"] - busy,
+            "busy": busy,
+            "resting": states["resting"],
+            "quarantined": states["quarantined"],
+        },
+    }

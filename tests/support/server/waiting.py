@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from assay_server.campaigns.scheduling.resting import NO_RESTS, Row
+from assay_server.campaigns.scheduling.resting import Rest, SlotKey
 from assay_server.campaigns.scheduling.waiting import Lab, told_reasons
 from assay_server.store.model import Agent, Run
 
 
 def waiting_for(
-    runs: Collection[Run], agents: Sequence[Agent], now_ms: int, resting: Row = NO_RESTS
+    runs: Collection[Run], agents: Sequence[Agent], now_ms: int, resting: Mapping[SlotKey, Rest] | None = None
 ) -> dict[str, str]:
     """By run: what a waiting run needs that it does not get from any present agent."""
-    return {key: why.text for key, why in told_reasons(runs, Lab(agents, now_ms, resting)).items()}
+    return {key: why.text for key, why in told_reasons(runs, Lab(agents, now_ms, resting or {})).items()}

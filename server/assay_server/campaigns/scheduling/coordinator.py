@@ -18,7 +18,7 @@ from assay_server.campaigns.bundles import BundleStore
 from assay_server.campaigns.capacity import Capacity
 from assay_server.campaigns.last_heard import GpuSamples, Spools
 from assay_server.campaigns.scheduling.queue import Queue
-from assay_server.campaigns.scheduling.resting import RestingSlots, Row
+from assay_server.campaigns.scheduling.resting import Rest, RestingSlots, SlotKey
 from assay_server.campaigns.scheduling.schedule import Schedule
 from assay_server.campaigns.scheduling.transitions import Effects, SchedulePolicy
 from assay_server.campaigns.scheduling.waiting import Line
@@ -103,7 +103,7 @@ class Coordinator:
         self._on_stored(began - start, ended - began, time.perf_counter() - ended)
         self._follow(schedule.effects)
 
-    def resting(self) -> Row:
+    def resting(self) -> dict[SlotKey, Rest]:
         """The slots that rest now."""
         return self.slots.now(self.clock.now_ms())
 

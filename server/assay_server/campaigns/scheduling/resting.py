@@ -63,20 +63,6 @@ class Rest:
     why: Failure
 
 
-@dataclass(frozen=True)
-class Row:
-    """The slots that rest at one moment."""
-
-    rests: tuple[Rest, ...] = ()
-    now_ms: int = 0
-
-    def at(self, agent_id: str, slot_id: str) -> Rest | None:
-        return next((r for r in self.rests if (r.agent_id, r.slot_id) == (agent_id, slot_id)), None)
-
-
-NO_RESTS = Row()
-
-
 @dataclass
 class RestingSlots:
     """All slots of a server. Thread-safe."""
@@ -154,11 +140,10 @@ class RestingSlots:
         with self._lock:
             return self._rests.get((agent_id, slot_id))
 
-    def now(self, now_ms: int) -> Row:
+    def now(self, now_ms: int) -> dict[SlotKey, Rest]:
         """All slots that rest."""
         with self._lock:
-            rests = tuple(rest for rest in self._rests.values() if now_ms < rest.until_ms)
-        return Row(rests, now_ms)
+            return {key: rest for key, rest in self._rests.items() if now_ms < rest.until_ms}
 
     def run_is_to_blame(self, attempts: Sequence[Attempt]) -> bool:
         """Whether attempts of one slice failed on too many slots that worked afterwards."""

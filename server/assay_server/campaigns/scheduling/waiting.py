@@ -22,7 +22,7 @@ from assay_server.campaigns.scheduling.fitting_slots import (
     lacking,
 )
 from assay_server.campaigns.scheduling.queue import Candidates, Seat, rivals
-from assay_server.campaigns.scheduling.resting import NO_RESTS, Row, Window, window_of
+from assay_server.campaigns.scheduling.resting import Rest, SlotKey, Window, window_of
 from assay_server.store.model import OPEN_RUNS, Agent, Hold, Run, need_of
 
 # Requested names that are not a profiler themselves.
@@ -42,6 +42,10 @@ class Reason:
 
     kind: QueueKind
     text: str
+
+
+# Of a run that a slot may have at any moment.
+NEXT_UP = Reason(QueueKind.QUEUED, "it is next, or its next try is not due yet")
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,7 @@ class Lab:
 
     agents: Sequence[Agent]
     now_ms: int
-    resting: Row = NO_RESTS
+    resting: Mapping[SlotKey, Rest] = field(default_factory=dict)
 
     def seats(self, run: Run) -> list[Seat]:
         """The slots in service of present agents that fit a run."""
@@ -98,29 +102,13 @@ def waiting_alike(needs: Iterable[tuple[Run, int]], line: Line) -> list[tuple[Ru
     return list(groups.values())
 
 
-def wait_reasons(runs: Iterable[Run], lab: Lab, line: Line = NO_LINE) -> dict[str, Reason]:
-    """By run: why it waits. Runs that have ended, or have begun and can continue, are left out.
+def wait_reason(run: Run, lab: Lab, line: Line = NO_LINE) -> Reason | None:
+    """Why a run that nothing holds waits; None: it has ended, or has begun and can continue.
 
     A run that has begun also waits if every slot that could continue it is out of service, or rests.
     """
-    by_need: dict[tuple[object, ...], Reason | None] = {}
-    reasons = {}
-    for run in runs:
-        if run.state not in OPEN_RUNS:
-            continue
-        blocked = (run.workload, run.holds) if run.holds else None
-        need = (need_of(run), run.device_kind, run.synthetic, run.state, blocked)
-        if need not in by_need:
-            by_need[need] = _wait_reason(run, lab, line)
-        why = by_need[need]
-        if why is not None:
-            reasons[run.run_id] = why
-    return reasons
-
-
-def _wait_reason(run: Run, lab: Lab, line: Line) -> Reason | None:
-    if run.paused:
-        return Reason(QueueKind.PAUSED, f"it is paused; to go on: assay lab resume {run.campaign_id}")
+    if run.state not in OPEN_RUNS or run.paused:
+        return None
     if Hold.AFTER in run.holds:
         names = ", ".join(line.blocking.get(run.workload, ()))
         return Reason(QueueKind.AFTER, f"{names or 'other workloads'} must end before it")
@@ -188,9 +176,9 @@ def _without_room(run: Run, offers: Sequence[tuple[Agent, Slot]], line: Line) ->
     return None
 
 
-def _all_rest(run: Run, offers: Sequence[tuple[Agent, Slot]], resting: Row) -> str:
+def _all_rest(run: Run, offers: Sequence[tuple[Agent, Slot]], resting: Mapping[SlotKey, Rest]) -> str:
     """Why every slot that could make a run rests; "" if one does not."""
-    rests = [resting.at(agent.agent_id, slot.slot_id) for agent, slot in offers]
+    rests = [resting.get((agent.agent_id, slot.slot_id)) for agent, slot in offers]
     if not all(rests):
         return ""
     reasons = [
@@ -266,39 +254,36 @@ def held_reason(run: Run, *, campaign_paused: bool = False, awaits_light: bool =
     return None
 
 
-def reason_of(run: Run, lab: Lab, held: Reason | None, line: Line = NO_LINE) -> Reason:
-    """Why a waiting run waits now."""
-    next_up = Reason(QueueKind.QUEUED, "it is next, or its next try is not due yet")
-    return held or wait_reasons([run], lab, line).get(run.run_id, next_up)
-
-
 def told_reasons(
-    runs: Collection[Run],
+    runs: Iterable[Run],
     lab: Lab,
     line: Line = NO_LINE,
     campaign_paused: bool = False,
     awaiting_light: Collection[str] = (),
 ) -> dict[str, Reason]:
-    """By run: why waiting runs wait, where there is more to say than that others are ahead."""
-    reasons = wait_reasons(runs, lab, line)
-    unsaid = (QueueKind.QUEUED, QueueKind.PAUSED)
-    told = {run_id: why for run_id, why in reasons.items() if why.kind not in unsaid}
-    return told | held_reasons(runs, campaign_paused, awaiting_light)
+    """By run: why waiting runs wait, where there is more to say than that others are ahead.
 
-
-def held_reasons(
-    runs: Iterable[Run], campaign_paused: bool, awaiting_light: Collection[str]
-) -> dict[str, Reason]:
-    """By run: why waiting runs may not begin, whatever slots there are. Other runs are left out."""
-    waiting = [run for run in runs if run.state is RunState.WAITING or run.paused]
-    reasons = (
-        (
-            run.run_id,
-            held_reason(run, campaign_paused=campaign_paused, awaits_light=run.run_id in awaiting_light),
+    Runs that have begun are left out if they can continue.
+    """
+    by_kind: dict[object, Reason | None] = {}
+    told = {}
+    for run in runs:
+        kind = (
+            need_of(run),
+            run.device_kind,
+            run.synthetic,
+            run.state,
+            run.holds and (run.workload, run.holds),
         )
-        for run in waiting
-    )
-    return {run_id: why for run_id, why in reasons if why is not None}
+        if kind not in by_kind:
+            by_kind[kind] = wait_reason(run, lab, line)
+        why = by_kind[kind]
+        if run.state is RunState.WAITING or run.paused:
+            awaits_light = run.run_id in awaiting_light
+            why = held_reason(run, campaign_paused=campaign_paused, awaits_light=awaits_light) or why
+        if why is not None and why.kind is not QueueKind.QUEUED:
+            told[run.run_id] = why
+    return told
 
 
 def ahead_of(

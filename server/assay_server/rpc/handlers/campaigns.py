@@ -74,7 +74,7 @@ class CampaignHandler:
         longest = self._limits.status_page_campaigns
         most = max(1, min(page.most or longest, longest))
         sight = sight_of(current_caller())
-        resting = slot_rests(self._coordinator.resting())
+        now_ms, rests = self._coordinator.clock.now_ms(), self._coordinator.resting().values()
         with self._coordinator.snapshot() as store:
             batch = store.campaigns(first=max(0, page.first), most=most + 1, sight=sight)
             this_page, next_page = batch[:most], batch[most:]
@@ -89,13 +89,13 @@ class CampaignHandler:
                 campaign_status(each, counts[each.campaign_id], runs_paused=paused.get(each.campaign_id, 0))
                 for each in this_page
             ),
-            resting=resting,
+            resting=slot_rests(rests, now_ms),
             # Their names name runs.
             set_aside=tuple(moved if sight.everything else (replace(each, names=()) for each in moved)),
             changed=tuple(each for each in changed if each.run_id in seen),
             campaigns_next=next_page[0].ordinal if next_page else 0,
             shortage=None if self._coordinator.capacity is None else self._coordinator.capacity.shortage,
-            spools=self._coordinator.spools.noteworthy(names, self._coordinator.clock.now_ms()),
+            spools=self._coordinator.spools.noteworthy(names, now_ms),
         )
 
     def status(self, request: StatusRequest) -> CampaignStatus:

@@ -5,7 +5,7 @@ Runs of campaigns that the caller may not know of are in the queue and on slots,
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 
 from assay_core.records.campaign import AttemptState, CampaignState, Estimate, RunState
@@ -26,14 +26,15 @@ from assay_server.campaigns.planning.time_left import Elsewhere, estimate
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.fitting_slots import AWAY_AFTER_MS
 from assay_server.campaigns.scheduling.queue import Candidates
-from assay_server.campaigns.scheduling.resting import Row, Window, window_of
+from assay_server.campaigns.scheduling.resting import Rest, SlotKey, Window, window_of
 from assay_server.campaigns.scheduling.waiting import (
+    NEXT_UP,
     Lab,
     Line,
     ahead_of,
     held_reason,
-    reason_of,
     slots_by_gpu,
+    wait_reason,
     waiting_alike,
 )
 from assay_server.limits import DEFAULT_LIMITS, QueryLimits
@@ -131,7 +132,7 @@ class LabHandler:
             campaign_paused=campaign.paused,
             awaits_light=run.run_id in line.progress.awaiting_light,
         )
-        reason = reason_of(run, lab, held, line.line)
+        reason = held or wait_reason(run, lab, line.line) or NEXT_UP
         shares = self._coordinator.queue.shares
         ahead = (
             ()
@@ -176,7 +177,7 @@ class _Moment:
     """
 
     now_ms: int
-    resting: Row
+    resting: Mapping[SlotKey, Rest]
     windows: tuple[Window, ...]
     samples: GpuSamples
     revoked: frozenset[str]
@@ -192,7 +193,7 @@ def _agent(agent: Agent, moment: _Moment) -> LabAgent:
 
 
 def _slot(agent: Agent, slot: Slot, sample: GpuSample | None, moment: _Moment) -> LabSlot:
-    rest = moment.resting.at(agent.agent_id, slot.slot_id)
+    rest = moment.resting.get((agent.agent_id, slot.slot_id))
     window = window_of(moment.windows, agent, moment.now_ms)
     health, why, remaining_ms, until_ms = SlotHealth.READY, "", 0, 0
     if agent.agent_id in moment.revoked:

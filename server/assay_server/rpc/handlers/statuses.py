@@ -26,7 +26,7 @@ from assay_core.records.runs import AttemptDetail
 from assay_server.campaigns.errors import known_campaign
 from assay_server.campaigns.planning.time_left import Analysed, Elsewhere, estimate, estimate_of_analysis
 from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.campaigns.scheduling.resting import NO_RESTS, Row
+from assay_server.campaigns.scheduling.resting import Rest
 from assay_server.campaigns.scheduling.waiting import Lab, Reason, slots_by_gpu, told_reasons, waiting_alike
 from assay_server.store.model import Attempt, Campaign, Hold, Need, Run, Sight, need_of
 from assay_server.store.overviews import CampaignOverview, RunOverview, WorkloadCost
@@ -56,12 +56,12 @@ def run_status(overview: RunOverview, why: Reason | None = None) -> RunStatus:
 def campaign_status(
     campaign: Campaign | CampaignOverview,
     counts: Mapping[RunState, int],
-    resting: Row = NO_RESTS,
+    resting: tuple[SlotRest, ...] = (),
     runs_paused: int = 0,
 ) -> CampaignStatus:
     """The status of a campaign without its runs.
 
-    ``resting``: the server's resting slots; ``runs_paused``: runs that are paused themselves.
+    ``resting``: the server's slots that rest; ``runs_paused``: runs that are paused themselves.
     """
     return CampaignStatus.like(
         campaign,
@@ -71,21 +71,21 @@ def campaign_status(
         runs_running=counts.get(RunState.RUNNING, 0),
         runs_cancelled=counts.get(RunState.CANCELLED, 0),
         runs_paused=runs_paused,
-        resting=slot_rests(resting) if campaign.state is CampaignState.RUNNING else (),
+        resting=resting if campaign.state is CampaignState.RUNNING else (),
     )
 
 
-def slot_rests(resting: Row) -> tuple[SlotRest, ...]:
+def slot_rests(rests: Iterable[Rest], now_ms: int) -> tuple[SlotRest, ...]:
     """Slots that rest, and for how much longer."""
     return tuple(
         SlotRest(
             rest.agent_name,
             rest.slot_id,
             rest.failures,
-            max(0, rest.until_ms - resting.now_ms),
+            max(0, rest.until_ms - now_ms),
             rest.why,
         )
-        for rest in resting.rests
+        for rest in rests
     )
 
 
@@ -189,7 +189,7 @@ class StatusBoard:
             last_ended_ms, launches = store.measured(campaign_id) if is_analysed else (0, 0)
             measured = _measured(store, campaign_id) if line.budget_left_hours <= 0 else {}
         resting = self._coordinator.resting()
-        status = campaign_status(campaign, counts, resting, paused)
+        status = campaign_status(campaign, counts, slot_rests(resting.values(), now_ms), paused)
         waiting: tuple[WaitingRuns, ...] = ()
         eta = Estimate()
         if campaign.state is CampaignState.RUNNING:
