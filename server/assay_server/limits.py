@@ -1,8 +1,8 @@
 """Every bound that keeps one client from blocking the others.
 
-EFFECTS says what happens beyond each; ``docs/limits.md`` is made from it. Those that a lab may have to
-change are fields, so that each server has its own: its parts share the groups, and a reload writes new
-numbers into those that its parts read at each use (:data:`AT_RUNTIME`). All others are built in.
+Each says what happens beyond it; ``docs/limits.md`` is made from that. Those that a lab may have to change
+are fields, so that each server has its own: its parts share the groups, and a reload writes new numbers into
+those that its parts read at each use (:data:`AT_RUNTIME`). All others, the class variables, are built in.
 """
 
 from __future__ import annotations
@@ -10,10 +10,8 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
-from inspect import get_annotations
-from types import MappingProxyType
-from typing import ClassVar
+from dataclasses import Field, asdict, dataclass, field, fields
+from typing import Any, ClassVar
 
 from assay_sampling.errors import ParameterError
 
@@ -23,6 +21,11 @@ _KIB, _MIB = 1 << 10, 1 << 20
 _LARGEST = 2**31 - 1
 
 
+def _limit(number: int, effect: str) -> int:
+    """A limit, and what happens beyond it, for docs/limits.md."""
+    return field(default=number, metadata={"effect": effect})
+
+
 @dataclass(frozen=True)
 class CampaignFileLimits:
     """Bounds of one campaign file (:mod:`assay_server.campaign_file.yaml_source`); larger ones are split.
@@ -30,25 +33,35 @@ class CampaignFileLimits:
     What its numbers multiply to: :mod:`assay_server.campaign_file.faults.sizes`.
     """
 
-    campaign_file_bytes: int = 1 * _MIB
-    campaign_file_depth: int = 16
-    campaign_file_values: int = 50_000
-    campaign_scalar_characters: int = 64 * _KIB
-    campaign_number_characters: int = 64
-    campaign_runs: int = 100_000
-    campaign_slices: int = 250_000
-    campaign_run_slices: int = 25_000
-    campaign_runs_bytes: int = 256 * _MIB
+    campaign_file_bytes: int = _limit(1 * _MIB, "the file is refused: split it into several campaigns")
+    campaign_file_depth: int = _limit(16, "refused, naming the line: lists and mappings nested deeper")
+    campaign_file_values: int = _limit(50_000, "refused, naming the line")
+    campaign_scalar_characters: int = _limit(64 * _KIB, "refused, naming the line: one word or text")
+    campaign_number_characters: int = _limit(64, "refused, naming the line: a number as it is written")
+    campaign_runs: int = _limit(
+        100_000,
+        "refused, naming the key and the numbers that multiply to so many runs, with those that `repeat` "
+        "may add",
+    )
+    campaign_slices: int = _limit(
+        250_000,
+        "refused, naming the key: planned slices, or those that one light run may give the detailed runs "
+        "that wait for it (200 to each)",
+    )
+    campaign_run_slices: int = _limit(25_000, "refused, naming the key: slices of one detailed run")
+    campaign_runs_bytes: int = _limit(
+        256 * _MIB, "refused, naming the workload: its command, environment and requirements, times its runs"
+    )
 
 
 @dataclass(frozen=True)
 class JoinLimits:
     """Bounds of the listener on which strangers join (:mod:`assay_server.rpc.server`), who need little."""
 
-    join_calls: int = 32
-    join_connections: int = 64
-    join_idle_seconds: int = 10
-    join_message_bytes: int = 16 * _KIB
+    join_calls: int = _limit(32, "refused: joins under way at a time")
+    join_connections: int = _limit(64, "connections at a time; a further one is closed at once")
+    join_idle_seconds: int = _limit(10, "a connection without a call is closed")
+    join_message_bytes: int = _limit(16 * _KIB, "a larger message is refused unread")
 
 
 @dataclass(frozen=True)
@@ -58,18 +71,32 @@ class CallLimits:
     Built in where messages, pauses and calls of our own programs stay far below them.
     """
 
-    calls: int = 4_096
-    connections: int = 2_048
+    calls: int = _limit(4_096, "refused: calls under way at a time")
+    connections: int = _limit(2_048, "connections at a time on one address; a further one is closed at once")
 
-    request_bytes: ClassVar[int] = 2 * _MIB
-    answer_bytes: ClassVar[int] = 32 * _MIB
-    calls_waiting: ClassVar[int] = 1_024
-    silent_peer_seconds: ClassVar[int] = 60
-    silent_peer_answer_seconds: ClassVar[int] = 20
-    handshake_seconds: ClassVar[int] = 8
-    connection_streams: ClassVar[int] = 1_024
-    connection_idle_seconds: ClassVar[int] = 1_800
-    calls_unread: ClassVar[int] = 4_096
+    request_bytes: ClassVar[int] = _limit(2 * _MIB, "a larger message to the server is refused unread")
+    answer_bytes: ClassVar[int] = _limit(
+        32 * _MIB, "a larger message of the server is not sent: the call ends with an error"
+    )
+    calls_waiting: ClassVar[int] = _limit(1_024, "refused: calls that wait for the threads of their kind")
+    silent_peer_seconds: ClassVar[int] = _limit(
+        60, "the server pings a connection that sent nothing for so long"
+    )
+    silent_peer_answer_seconds: ClassVar[int] = _limit(
+        20, "without an answer the connection ends, and all of its calls"
+    )
+    handshake_seconds: ClassVar[int] = _limit(8, "a connection whose TLS handshake takes longer is closed")
+    connection_streams: ClassVar[int] = _limit(
+        1_024, "calls under way on one connection; further ones wait at the caller"
+    )
+    connection_idle_seconds: ClassVar[int] = _limit(
+        1_800, "a connection without a call is closed; programs open another when they need it"
+    )
+    calls_unread: ClassVar[int] = _limit(
+        4_096,
+        "calls that gRPC has received and the server has not begun; gRPC ends a further one as "
+        "CANCELLED, and agents make it again",
+    )
 
 
 @dataclass
@@ -79,12 +106,16 @@ class CallerLimits:
     ``place_share_percent`` is built in: four callers can fill a kind of stream, one can not.
     """
 
-    caller_calls: int = 256
-    caller_calls_per_second: int = 100
-    caller_heartbeats_per_second: int = 20
-    caller_registrations_per_minute: int = 120
+    caller_calls: int = _limit(
+        256, "calls of one caller under way at a time; a heartbeat is never refused for this"
+    )
+    caller_calls_per_second: int = _limit(100, "refused, after a burst of five seconds' worth")
+    caller_heartbeats_per_second: int = _limit(20, "as above; counted apart, so other calls cost no lease")
+    caller_registrations_per_minute: int = _limit(120, "as above; counted apart, too")
 
-    place_share_percent: ClassVar[int] = 25
+    place_share_percent: ClassVar[int] = _limit(
+        25, "how much of `watch_streams` and `upload_streams` one caller may take"
+    )
 
 
 @dataclass
@@ -94,14 +125,24 @@ class QueryLimits:
     Built in where clients ask for the next page by themselves.
     """
 
-    watch_streams: int = 256
-    download_streams: int = 16
+    watch_streams: int = _limit(
+        256, "a further stream of the live page, or of the health service, is refused"
+    )
+    download_streams: int = _limit(16, "refused: files of records being fetched")
 
-    status_threads: ClassVar[int] = 2
-    status_page_runs: ClassVar[int] = 1_000
-    status_page_campaigns: ClassVar[int] = 200
-    records_page_files: ClassVar[int] = 25_000
-    answer_stalled_seconds: ClassVar[int] = 60
+    status_threads: ClassVar[int] = _limit(2, "the question waits")
+    status_page_runs: ClassVar[int] = _limit(
+        1_000, "the client asks for the next page; `assay lab status` does so by itself"
+    )
+    status_page_campaigns: ClassVar[int] = _limit(200, "as above, without an ID")
+    records_page_files: ClassVar[int] = _limit(
+        25_000, "the list of published files ends with the current run, and the client asks for the next page"
+    )
+    answer_stalled_seconds: ClassVar[int] = _limit(
+        60,
+        "a watch, report, published file or stream whose receiver takes no message for so long ends with "
+        "RESOURCE_EXHAUSTED",
+    )
 
 
 @dataclass
@@ -111,23 +152,35 @@ class UploadLimits:
     Built in where agents of this release keep to them and send again what was cut off.
     """
 
-    upload_streams: int = 1_024
-    upload_held_bytes: int = 256 * _MIB
+    upload_streams: int = _limit(1_024, "the stream is refused; the agent keeps its data")
+    upload_held_bytes: int = _limit(
+        256 * _MIB, "received bytes wait; bytes that were only announced count for nothing"
+    )
 
-    upload_chunk_bytes: ClassVar[int] = 1 * _MIB
-    upload_segments_in_flight: ClassVar[int] = 16
-    upload_idle_seconds: ClassVar[int] = 60
-    upload_segment_seconds: ClassVar[int] = 120
-    upload_wait_seconds: ClassVar[int] = 30
+    upload_chunk_bytes: ClassVar[int] = _limit(
+        1 * _MIB, "the stream is refused: agents must send a segment in smaller chunks"
+    )
+    upload_segments_in_flight: ClassVar[int] = _limit(
+        16, "the server reads no further segment of the stream before it has stored one of them"
+    )
+    upload_idle_seconds: ClassVar[int] = _limit(
+        60, "a stream without a message for so long ends; the agent sends again what was not acknowledged"
+    )
+    upload_segment_seconds: ClassVar[int] = _limit(
+        120, "the stream ends if one segment takes longer, however many messages come"
+    )
+    upload_wait_seconds: ClassVar[int] = _limit(30, "the stream ends, to be tried again later")
 
 
 @dataclass
 class ArchiveLimits:
     """Bounds of archives of campaigns (:mod:`assay_server.rpc.services`)."""
 
-    archive_streams: int = 2
+    archive_streams: int = _limit(2, "the export or import is refused")
 
-    archive_idle_seconds: ClassVar[int] = 60
+    archive_idle_seconds: ClassVar[int] = _limit(
+        60, "an import without a further piece for so long ends, and nothing of it is kept"
+    )
 
 
 @dataclass
@@ -137,18 +190,30 @@ class BundleLimits:
     Built in where clients of this release keep to them.
     """
 
-    bundle_bytes: int = 256 * _MIB
-    bundle_entries: int = 10_000
-    bundle_identity_bytes: int = 2_048 * _MIB
-    bundle_total_bytes: int = 20_480 * _MIB
-    campaign_bundles: int = 100
+    bundle_bytes: int = _limit(
+        256 * _MIB, "refused when it is packed, and by the server: bytes of one archive, uncompressed"
+    )
+    bundle_entries: int = _limit(10_000, "refused, as above: files and folders in it")
+    bundle_identity_bytes: int = _limit(
+        2_048 * _MIB, "refused: compressed bytes of all bundles of one person on the server"
+    )
+    bundle_total_bytes: int = _limit(20_480 * _MIB, "refused: of all bundles")
+    campaign_bundles: int = _limit(100, "the campaign is refused: bundles that one file names")
 
-    bundle_path_bytes: ClassVar[int] = 200
-    bundle_chunk_bytes: ClassVar[int] = 1 * _MIB
-    bundle_parts: ClassVar[int] = 16
-    bundle_unnamed_seconds: ClassVar[int] = 3_600
-    bundle_streams: ClassVar[int] = 16
-    bundle_idle_seconds: ClassVar[int] = 60
+    bundle_path_bytes: ClassVar[int] = _limit(
+        200, "refused when it is packed, and by the server, with the name"
+    )
+    bundle_chunk_bytes: ClassVar[int] = _limit(1 * _MIB, "the stream ends: senders must send smaller chunks")
+    bundle_parts: ClassVar[int] = _limit(16, "the oldest leftovers of an identity's broken uploads go")
+    bundle_unnamed_seconds: ClassVar[int] = _limit(
+        3_600, "a bundle that no campaign names goes so long after its sender last asked for it"
+    )
+    bundle_streams: ClassVar[int] = _limit(16, "refused: bundles on their way at a time, in or out")
+    bundle_idle_seconds: ClassVar[int] = _limit(
+        60,
+        "a stream without a further chunk, or whose agent takes none, for so long ends; an upload may be "
+        "continued",
+    )
 
 
 @dataclass
@@ -158,93 +223,15 @@ class AgentLimits:
     Built in, as no box has so much: what a registration and a heartbeat hold.
     """
 
-    agents_remembered: int = 1_000
+    agents_remembered: int = _limit(1_000, "the server forgets those that were away longest and hold no run")
 
-    registration_bytes: ClassVar[int] = 256 * _KIB
-    registration_slots: ClassVar[int] = 1_024
-    registration_attempts: ClassVar[int] = 4_096
-    heartbeat_attempts: ClassVar[int] = 4_096
+    registration_bytes: ClassVar[int] = _limit(
+        256 * _KIB, "the registration is refused (its size without the attempts on the agent's disk)"
+    )
+    registration_slots: ClassVar[int] = _limit(1_024, "the registration is refused")
+    registration_attempts: ClassVar[int] = _limit(4_096, "the registration is refused")
+    heartbeat_attempts: ClassVar[int] = _limit(4_096, "the heartbeat is refused")
 
-
-# What happens beyond each, for docs/limits.md.
-EFFECTS: Mapping[str, str] = MappingProxyType(
-    {
-        "campaign_file_bytes": "the file is refused: split it into several campaigns",
-        "campaign_file_depth": "refused, naming the line: lists and mappings nested deeper",
-        "campaign_file_values": "refused, naming the line",
-        "campaign_scalar_characters": "refused, naming the line: one word or text",
-        "campaign_number_characters": "refused, naming the line: a number as it is written",
-        "campaign_runs": "refused, naming the key and the numbers that multiply to so many runs, with those "
-        "that `repeat` may add",
-        "campaign_slices": "refused, naming the key: planned slices, or those that one light run may give "
-        "the detailed runs that wait for it (200 to each)",
-        "campaign_run_slices": "refused, naming the key: slices of one detailed run",
-        "campaign_runs_bytes": "refused, naming the workload: its command, environment and requirements, "
-        "times its runs",
-        "calls": "refused: calls under way at a time",
-        "request_bytes": "a larger message to the server is refused unread",
-        "answer_bytes": "a larger message of the server is not sent: the call ends with an error",
-        "calls_waiting": "refused: calls that wait for the threads of their kind",
-        "silent_peer_seconds": "the server pings a connection that sent nothing for so long",
-        "silent_peer_answer_seconds": "without an answer the connection ends, and all of its calls",
-        "handshake_seconds": "a connection whose TLS handshake takes longer is closed",
-        "connections": "connections at a time on one address; a further one is closed at once",
-        "connection_streams": "calls under way on one connection; further ones wait at the caller",
-        "connection_idle_seconds": "a connection without a call is closed; programs open another when they "
-        "need it",
-        "calls_unread": "calls that gRPC has received and the server has not begun; gRPC ends a further one "
-        "as CANCELLED, and agents make it again",
-        "caller_calls": "calls of one caller under way at a time; a heartbeat is never refused for this",
-        "caller_calls_per_second": "refused, after a burst of five seconds' worth",
-        "caller_heartbeats_per_second": "as above; counted apart, so other calls cost no lease",
-        "caller_registrations_per_minute": "as above; counted apart, too",
-        "place_share_percent": "how much of `watch_streams` and `upload_streams` one caller may take",
-        "join_calls": "refused: joins under way at a time",
-        "join_connections": "connections at a time; a further one is closed at once",
-        "join_idle_seconds": "a connection without a call is closed",
-        "join_message_bytes": "a larger message is refused unread",
-        "status_threads": "the question waits",
-        "status_page_runs": "the client asks for the next page; `assay lab status` does so by itself",
-        "status_page_campaigns": "as above, without an ID",
-        "records_page_files": "the list of published files ends with the current run, and the client asks "
-        "for the next page",
-        "watch_streams": "a further stream of the live page, or of the health service, is refused",
-        "answer_stalled_seconds": "a watch, report, published file or stream whose receiver takes no "
-        "message for so long ends with RESOURCE_EXHAUSTED",
-        "upload_streams": "the stream is refused; the agent keeps its data",
-        "upload_chunk_bytes": "the stream is refused: agents must send a segment in smaller chunks",
-        "upload_segments_in_flight": "the server reads no further segment of the stream before it has "
-        "stored one of them",
-        "upload_idle_seconds": "a stream without a message for so long ends; the agent sends again what was "
-        "not acknowledged",
-        "upload_segment_seconds": "the stream ends if one segment takes longer, however many messages come",
-        "upload_held_bytes": "received bytes wait; bytes that were only announced count for nothing",
-        "upload_wait_seconds": "the stream ends, to be tried again later",
-        "archive_streams": "the export or import is refused",
-        "archive_idle_seconds": "an import without a further piece for so long ends, and nothing of it is "
-        "kept",
-        "bundle_bytes": "refused when it is packed, and by the server: bytes of one archive, uncompressed",
-        "bundle_entries": "refused, as above: files and folders in it",
-        "bundle_path_bytes": "refused when it is packed, and by the server, with the name",
-        "bundle_chunk_bytes": "the stream ends: senders must send smaller chunks",
-        "bundle_identity_bytes": "refused: compressed bytes of all bundles of one person on the server",
-        "bundle_total_bytes": "refused: of all bundles",
-        "bundle_parts": "the oldest leftovers of an identity's broken uploads go",
-        "bundle_unnamed_seconds": "a bundle that no campaign names goes so long after its sender last asked "
-        "for it",
-        "bundle_streams": "refused: bundles on their way at a time, in or out",
-        "bundle_idle_seconds": "a stream without a further chunk, or whose agent takes none, for so long "
-        "ends; an upload may be continued",
-        "campaign_bundles": "the campaign is refused: bundles that one file names",
-        "download_streams": "refused: files of records being fetched",
-        "registration_bytes": "the registration is refused (its size without the attempts on the agent's "
-        "disk)",
-        "registration_slots": "the registration is refused",
-        "registration_attempts": "the registration is refused",
-        "heartbeat_attempts": "the heartbeat is refused",
-        "agents_remembered": "the server forgets those that were away longest and hold no run",
-    }
-)
 
 # What bad and refused requests may write to the log, and to the audit log.
 BAD_REQUESTS_LOGGED_PER_MINUTE = 10
@@ -275,9 +262,16 @@ AT_RUNTIME = frozenset(each.name for group in _GROUPS for each in fields(group))
 
 def limit_table(group: object) -> str:
     """The limits of a group with their numbers and effects, as Markdown."""
-    numbers = {name: int(getattr(group, name)) for name in get_annotations(type(group))}
-    rows = [f"| `{name}` | {number:,} | {EFFECTS[name]} |" for name, number in numbers.items()]
+    rows = [
+        f"| `{name}` | {getattr(group, name):,} | {each.metadata['effect']} |"
+        for name, each in _limits_of(group).items()
+    ]
     return "\n".join(["| limit | number | what happens beyond it |", "|---|---|---|", *rows])
+
+
+def _limits_of(group: Any) -> dict[str, Field[int]]:
+    """The limits of a group, those that are built in (its class variables) among them."""
+    return dict(group.__dataclass_fields__)
 
 
 def built_in() -> dict[str, int]:
@@ -289,9 +283,7 @@ def built_in() -> dict[str, int]:
     }
     for group in _GROUPS:
         settable = {each.name for each in fields(group)}
-        bounds |= {
-            name: getattr(group, name) for name in get_annotations(type(group)) if name not in settable
-        }
+        bounds |= {name: getattr(group, name) for name in _limits_of(group) if name not in settable}
     return bounds
 
 
