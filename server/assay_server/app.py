@@ -250,19 +250,23 @@ class Server:
             self.metrics.not_stored()
             self.writability.refused()
 
+        free_bytes = settings.minimum_free_bytes
         coordinator = Coordinator(
-            metadata, records, _policy(settings), clock, on_stored=self.metrics.stored, on_refusal=refused
-        )
-        coordinator.capacity = Capacity(
-            folder_of_records(state), settings.records_limit_bytes, settings.minimum_free_bytes
-        )
-        coordinator.bundles = BundleStore(
-            state,
-            database,
+            metadata,
             records,
-            self._limits.bundles,
-            minimum_free_bytes=settings.minimum_free_bytes,
-            now_ms=clock.now_ms,
+            _policy(settings),
+            clock,
+            capacity=Capacity(folder_of_records(state), settings.records_limit_bytes, free_bytes),
+            bundles=BundleStore(
+                state,
+                database,
+                records,
+                self._limits.bundles,
+                minimum_free_bytes=free_bytes,
+                now_ms=clock.now_ms,
+            ),
+            on_stored=self.metrics.stored,
+            on_refusal=refused,
         )
         recover(coordinator)
         return coordinator
@@ -281,13 +285,12 @@ class Server:
         resources.callback(ingest.close)
         resources.callback(heartbeats.close)
         limits, heartbeat_ms = self._limits, self.settings.heartbeat_ms
-        assert coordinator.capacity is not None and coordinator.bundles is not None
         folder = folder_of_records(self.settings.state_dir)
         return Handlers(
             agents=AgentHandler(coordinator, publisher, heartbeats, heartbeat_ms, limits.agents),
-            archives=ArchiveHandler(coordinator, folder, coordinator.capacity),
+            archives=ArchiveHandler(coordinator, folder),
             budgets=BudgetHandler(coordinator),
-            bundles=BundleHandler(coordinator, coordinator.bundles),
+            bundles=BundleHandler(coordinator),
             campaigns=campaigns,
             identified=identified,
             ingest=ingest,

@@ -80,8 +80,6 @@ class Housekeeper:
     def look(self) -> None:
         """Look at the disk and the quota; when there is room again, idle slots hear of it."""
         capacity = self._coordinator.capacity
-        if capacity is None:
-            return
         was_short = capacity.shortage is not None
         with self._coordinator.snapshot() as store:
             capacity.look(store)
@@ -91,11 +89,9 @@ class Housekeeper:
 
     def forget_bundles(self) -> None:
         """Remove bundles that no campaign names any more, and what broken uploads left long ago."""
-        bundles = self._coordinator.bundles
-        if bundles is not None:
-            with self._coordinator.snapshot() as store:
-                named = named_bundles(store)
-            bundles.forget(named)
+        with self._coordinator.snapshot() as store:
+            named = named_bundles(store)
+        self._coordinator.bundles.forget(named)
 
     def forget_logs(self) -> None:
         """Replace old logs, a few at a time, so that leases have their turn in between."""

@@ -33,6 +33,7 @@ from assay_server.rpc.handlers.agents import AgentHandler
 from assay_server.store.model import Agent, Campaign, PublishedFile, Run, Segment, Slice
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
+from tests.support.server.coordinators import coordinator_over
 
 _COMPILED = CompiledCampaign(AnalysisSettings(0, (("pks", {}),), None, 1 << 30))
 _OURS, _ABSENT = "V100", "B200"
@@ -57,7 +58,9 @@ def made(lab: Lab) -> Iterator[Coordinator]:
     """The lab's server, without its sockets."""
     with tempfile.TemporaryDirectory() as folder:
         metadata = SqliteStore(Path(folder) / "metadata.sqlite")
-        coordinator = Coordinator(metadata, LocalRecordStore(Path(folder)), SchedulePolicy(), SteadyClock())
+        coordinator = coordinator_over(
+            metadata, LocalRecordStore(Path(folder)), SchedulePolicy(), SteadyClock()
+        )
         for number in range(lab.unserved):
             submit(coordinator, f"absent-{number + 1}", 10, _ABSENT)
         for number in range(lab.campaigns):

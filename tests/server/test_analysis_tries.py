@@ -15,9 +15,9 @@ from assay_server.analysis.runs.intact import RecordsChangedError
 from assay_server.campaigns.analysing import analyses as module
 from assay_server.campaigns.analysing.analyses import MOST_TRIES, Analyses
 from assay_server.campaigns.analysing.executors.interface import ExecutorApart, WorkersAwayError
-from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.store.model import AnalysisTry
 from tests.support.server.analysis_lab import HandExecutor, Lab
+from tests.support.server.coordinators import coordinator_over
 from tests.support.server.server_support import eventually
 
 REPORT = (b"{}", b"<p>", b"PAR1")
@@ -34,7 +34,7 @@ class Pair(Lab):
     def open(self) -> None:
         super().open()
         self.theirs: list[HandExecutor] = []
-        their_coordinator = Coordinator(
+        their_coordinator = coordinator_over(
             self.metadata, self.coordinator.records, self.coordinator.policy, self.clock
         )
         self.other = Analyses(their_coordinator, self._their_executor)

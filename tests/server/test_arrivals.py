@@ -24,6 +24,7 @@ from assay_server.store.model import Campaign, Run, Sight, Slice
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sql import MetadataStore, SqlTransaction
 from assay_server.store.sqlite import SqliteStore
+from tests.support.server.coordinators import coordinator_over
 from tests.support.server.metadata_stores import METADATA_STORES
 from tests.support.server.playing_agent import PlayingAgent
 from tests.support.server.server_support import HandClock, eventually
@@ -98,7 +99,7 @@ class _Counting:
 
 
 def coordinator_of(metadata: MetadataStore, state: Path) -> Coordinator:
-    return Coordinator(metadata, LocalRecordStore(state), SchedulePolicy(), HandClock())
+    return coordinator_over(metadata, LocalRecordStore(state), SchedulePolicy(), HandClock())
 
 
 def sent(text: str = TEXT, key: str = "") -> Submission:

@@ -19,6 +19,7 @@ from assay_server.store.model import Agent
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
 from assay_server.upkeep import LeaseKeeper
+from tests.support.server.coordinators import coordinator_over
 from tests.support.server.playing_agent import PlayingAgent
 from tests.support.server.server_support import CAMPAIGN, HandClock
 
@@ -28,7 +29,9 @@ HANG = Failure("hang", "the workload", "no progress", "raise the limit", True)
 
 @pytest.fixture
 def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
-    made = Coordinator(SqliteStore(None), LocalRecordStore(tmp_path), SchedulePolicy(60_000), HandClock())
+    made = coordinator_over(
+        SqliteStore(None), LocalRecordStore(tmp_path), SchedulePolicy(60_000), HandClock()
+    )
     submit(made, Submission(CAMPAIGN, "c.yaml", "/data"))
     with made.schedule() as schedule:
         schedule.register(

@@ -33,6 +33,7 @@ from assay_server.store.model import Campaign, Hold, OpenEnds, PublishedFile, Ru
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sql import MetadataStore, SqlTransaction
 from tests.bench.leases import made_agent, submit
+from tests.support.server.coordinators import coordinator_over
 from tests.support.server.metadata_stores import METADATA_STORES
 from tests.support.server.server_support import HandClock
 from tests.support.server.stored_values import attempt, campaign, run
@@ -61,7 +62,7 @@ class Lab:
 
     def __init__(self, store: MetadataStore, folder: Path) -> None:
         policy = SchedulePolicy()
-        self.coordinator = Coordinator(store, LocalRecordStore(folder), policy, HandClock())
+        self.coordinator = coordinator_over(store, LocalRecordStore(folder), policy, HandClock())
         self.analyse: set[str] = set()
         self.coordinator.listen(lambda effects: self.analyse.update(effects.analyse))
         heartbeats = Heartbeats(self.coordinator)

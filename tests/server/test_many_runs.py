@@ -25,6 +25,7 @@ from assay_server.campaigns.submit import submit
 from assay_server.store.model import Agent, Attempt, PublishedFile, Segment, SliceState
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
+from tests.support.server.coordinators import coordinator_over
 from tests.support.server.queued import waiting_slice
 
 KINDS = ("V100", "RTX 2060", "RTX 3070", "A100", "H100")
@@ -56,7 +57,7 @@ def laboratory(state: Path, agents: list[Agent]) -> Iterator[Coordinator]:
     """A coordinator with a campaign of a thousand runs, and agents."""
     metadata = SqliteStore(state / "metadata.sqlite")
     policy = SchedulePolicy(lease_ms=10**9)
-    coordinator = Coordinator(metadata, LocalRecordStore(state), policy, TickingClock())
+    coordinator = coordinator_over(metadata, LocalRecordStore(state), policy, TickingClock())
     assert submit(coordinator, Submission(CAMPAIGN, "c.yaml", "/data")) == Submitted("many-1", 1000)
     for agent in agents:
         with coordinator.schedule() as schedule:
@@ -138,7 +139,7 @@ def steps_of_a_lease(state: Path, workloads: int, slot: Slot) -> int:
     text = CAMPAIGN.partition("workloads:\n")[0] + "workloads:\n"
     text += "".join(f"  - {{name: w{i}, command: [w{i}.toml]}}\n" for i in range(workloads))
     metadata = SqliteStore(state / f"{workloads}.sqlite")
-    coordinator = Coordinator(metadata, LocalRecordStore(state), SchedulePolicy(), TickingClock())
+    coordinator = coordinator_over(metadata, LocalRecordStore(state), SchedulePolicy(), TickingClock())
     submit(coordinator, Submission(text, "c.yaml", "/data"))
     with metadata.transaction() as store:
         *others, last = [run for run in store.runs("many-1") if run.device_key == slot.device_key]

@@ -16,7 +16,6 @@ from assay_core.records.campaign import AttemptState, CampaignState
 from assay_core.records.lease import LeaseAnswer, LeaseRequest
 from assay_server.app import Server
 from assay_server.campaign_file.compiled import SchedulingRules
-from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.fair_share import HALF_LIFE_MS, Account, Shares, Usage
 from assay_server.campaigns.scheduling.leases import Chooser
 from assay_server.campaigns.scheduling.queue import Candidates, Queue, Seat
@@ -26,6 +25,7 @@ from assay_server.store.model import Entrant, Hold, Lane, Need, Slice
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.cancelling import cancel
+from tests.support.server.coordinators import coordinator_over
 from tests.support.server.playing_agent import PlayingAgent
 from tests.support.server.queue_lab import HANG, agent_of, live_campaign
 from tests.support.server.server_support import CAMPAIGN, HandClock, eventually
@@ -122,7 +122,7 @@ class KeptQueue(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock, self.store = HandClock(), SqliteStore(None)
-        self.coordinator = Coordinator(
+        self.coordinator = coordinator_over(
             self.store,
             LocalRecordStore(Path("unused"), make_folders=False),
             SchedulePolicy(10**9),

@@ -21,6 +21,7 @@ from assay_server.store.model import OPEN_RUNS
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sql import SqlTransaction
 from assay_server.store.sqlite import SqliteStore
+from tests.support.server.coordinators import coordinator_over
 from tests.support.server.made_segments import made_segments
 from tests.support.server.playing_agent import PlayingAgent
 from tests.support.server.server_support import CAMPAIGN, REPORT, HandClock, StandInExecutor, eventually
@@ -69,7 +70,9 @@ def test_the_next_server_carries_on_what_a_crash_left(
         campaign_id = agent.submit(CAMPAIGN)
     first.stop()
     metadata = SqliteStore(short_path / "state" / "metadata.sqlite")
-    coordinator = Coordinator(metadata, LocalRecordStore(short_path / "state"), SchedulePolicy(), HandClock())
+    coordinator = coordinator_over(
+        metadata, LocalRecordStore(short_path / "state"), SchedulePolicy(), HandClock()
+    )
     with coordinator.schedule() as schedule:  # killed after the first piece
         request = schedule.ask(RunsAction.CANCEL, RunsRequest(campaign_id))
     with coordinator.schedule() as schedule:
@@ -84,7 +87,7 @@ def test_the_next_server_carries_on_what_a_crash_left(
 
 @pytest.fixture
 def coordinator(tmp_path: Path) -> Coordinator:
-    made = Coordinator(SqliteStore(None), LocalRecordStore(tmp_path), SchedulePolicy(), HandClock())
+    made = coordinator_over(SqliteStore(None), LocalRecordStore(tmp_path), SchedulePolicy(), HandClock())
     submit(made, Submission(CAMPAIGN, "c.yaml", "/data"))
     return made
 

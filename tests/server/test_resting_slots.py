@@ -13,7 +13,6 @@ from assay_core.records.campaign import RunState, Submission
 from assay_core.records.failure import Failure, failure
 from assay_core.records.machine import Inventory, Slot
 from assay_sampling.running.failures import FailureClass, Fault
-from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.resting import RestPolicy
 from assay_server.campaigns.scheduling.retry import RetryPolicy
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
@@ -21,6 +20,7 @@ from assay_server.campaigns.submit import submit
 from assay_server.store.model import Agent, PublishedFile, Run, Segment
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
+from tests.support.server.coordinators import coordinator_over
 from tests.support.server.server_support import HandClock
 from tests.support.server.waiting import waiting_for
 
@@ -35,7 +35,7 @@ class Lab:
     def __init__(self, folder: Path, runs: int) -> None:
         self.clock = HandClock()
         policy = SchedulePolicy(60_000, RetryPolicy(delay_ms=1000), RestPolicy())
-        self.coordinator = Coordinator(SqliteStore(None), LocalRecordStore(folder), policy, self.clock)
+        self.coordinator = coordinator_over(SqliteStore(None), LocalRecordStore(folder), policy, self.clock)
         recording = "recordings: [{device: V100, light: r.sqlite}]"
         workloads = "".join(f"  - {{name: w{i}, {recording}}}\n" for i in range(runs))
         submit(self.coordinator, Submission(f"campaign: c\nworkloads:\n{workloads}", "c.yaml", "/data"))

@@ -21,7 +21,6 @@ from assay_protos import agent_pb2, archive_pb2, campaign_pb2, ingest_pb2
 from assay_sampling.errors import StorageError
 from assay_sampling.running.failures import FailureClass
 from assay_server.app import Server
-from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.fitting_slots import AWAY_AFTER_MS
 from assay_server.campaigns.scheduling.resting import Rest, SlotKey
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
@@ -32,6 +31,7 @@ from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
 from tests.support.metrics import fetched, label_values, samples_of, value
 from tests.support.server.cancelling import cancel
+from tests.support.server.coordinators import coordinator_over
 from tests.support.server.desk import Desk
 from tests.support.server.made_segments import made_segments
 from tests.support.server.playing_agent import PlayingAgent
@@ -218,7 +218,7 @@ def test_reading_often_does_not_ask_the_store_often() -> None:
 
 def test_a_transaction_that_the_store_refuses_is_told_apart(tmp_path: Path) -> None:
     done, refusals = list[tuple[float, ...]](), list[str]()
-    coordinator = Coordinator(
+    coordinator = coordinator_over(
         SqliteStore(None),
         LocalRecordStore(tmp_path),
         SchedulePolicy(),

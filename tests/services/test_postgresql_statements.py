@@ -20,6 +20,7 @@ from assay_server.store.postgresql.store import PostgresqlStore
 from assay_server.store.records import LocalRecordStore
 from tests.bench.leases import made_agent, submit
 from tests.bench.scale.transactions import FINISH, HEARTBEAT, LEASE, PUBLISH, SEGMENT, Load
+from tests.support.server.coordinators import coordinator_over
 
 # By the kind of call: statements, four of which begin, lock, number and commit.
 # Every eighth commit removes old numbers by a statement more.
@@ -69,7 +70,7 @@ def test_each_call_sends_few_statements(fresh_database: str, monkeypatch: pytest
         closing(PostgresqlStore(database_place(fresh_database))) as store,
         tempfile.TemporaryDirectory() as folder,
     ):
-        coordinator = Coordinator(store, LocalRecordStore(Path(folder)), policy, SteadyClock())
+        coordinator = coordinator_over(store, LocalRecordStore(Path(folder)), policy, SteadyClock())
         submit(coordinator, "made-1", 3 * AGENTS)  # the campaign does not end here
         for number in range(AGENTS):
             with coordinator.schedule() as schedule:
@@ -109,7 +110,7 @@ def test_no_call_reads_more_of_a_larger_campaign(
         closing(PostgresqlStore(database_place(fresh_database))) as store,
         tempfile.TemporaryDirectory() as folder,
     ):
-        coordinator = Coordinator(store, LocalRecordStore(Path(folder)), SchedulePolicy(), SteadyClock())
+        coordinator = coordinator_over(store, LocalRecordStore(Path(folder)), SchedulePolicy(), SteadyClock())
         submit(coordinator, "made-1", 5_000)
         submit(coordinator, "absent-1", 5_000, "B200")
         for number in range(AGENTS):

@@ -32,6 +32,7 @@ from assay_server.store.postgresql.store import PostgresqlStore
 from assay_server.store.records import LocalRecordStore
 from tests.bench.leases import made_agent, submit
 from tests.services.postgresql import OwnPostgresql
+from tests.support.server.coordinators import coordinator_over
 from tests.support.server.server_support import HandClock
 from tests.support.server.stored_values import campaign, run
 
@@ -66,7 +67,9 @@ class Site:
 
     def _started(self) -> tuple[Coordinator, Heartbeats]:
         store = self._stack.enter_context(closing(opened_alone(database_place(self._url))))
-        server = Coordinator(store, LocalRecordStore(self._folder, shared=True), SchedulePolicy(), self.clock)
+        server = coordinator_over(
+            store, LocalRecordStore(self._folder, shared=True), SchedulePolicy(), self.clock
+        )
         recover(server)
         return server, self._stack.enter_context(closing(Heartbeats(server)))
 

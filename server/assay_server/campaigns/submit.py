@@ -69,8 +69,7 @@ def submit(coordinator: Coordinator, submission: Submission, pace: Pace = ORDINA
     project of others or a priority that the caller may not give, ParameterError for a key or path that is
     too long, and StorageError if there is no room for new work.
     """
-    if coordinator.capacity is not None:
-        coordinator.capacity.require()
+    coordinator.capacity.require()
     if len(submission.key) > _LONGEST_KEY:
         cause = f"it has {len(submission.key):,} characters; at most {_LONGEST_KEY} are taken"
         raise ParameterError("key of the submission", cause, "give a shorter one")
@@ -287,14 +286,14 @@ def _pieces(plan: Plan, most_rows: int) -> Iterator[_Piece]:
         yield runs, slices
 
 
-def folders_named(file: CampaignFile, store: BundleStore | None) -> tuple[BundleFolder, ...]:
+def folders_named(file: CampaignFile, store: BundleStore) -> tuple[BundleFolder, ...]:
     """The folders of bundles that a campaign file names, each once; raises CampaignError for too many."""
     folders: dict[str, BundleFolder] = {}
     for position, workload in enumerate(file.campaign.workloads):
         if workload.bundle is not None:
             line = file.line(("workloads", position, "bundle"))
             folders.setdefault(workload.bundle, BundleFolder(workload.bundle, workload.name, line))
-    if store is not None and len(folders) > store.limits.campaign_bundles:
+    if len(folders) > store.limits.campaign_bundles:
         raise CampaignError(
             file.name,
             f"it names {len(folders):,} bundles; at most {store.limits.campaign_bundles:,} are taken",
@@ -304,20 +303,19 @@ def folders_named(file: CampaignFile, store: BundleStore | None) -> tuple[Bundle
 
 
 def sent_bundles(
-    folders: Iterable[BundleFolder], sent: Mapping[str, Bundle], store: BundleStore | None, file_name: str
+    folders: Iterable[BundleFolder], sent: Mapping[str, Bundle], store: BundleStore, file_name: str
 ) -> dict[str, Bundle]:
     """The bundle of each folder that a campaign names. Raises CampaignError, or InputError, for others."""
     bundles: dict[str, Bundle] = {}
     for each in folders:
-        if store is None or each.folder not in sent:
+        if each.folder not in sent:
             raise CampaignError(
                 f"{file_name or 'campaign file'}:{each.line}",
                 f"the files of the bundle {each.folder!r} were not sent",
                 "submit it with 'assay lab submit' of the server's release",
             )
         bundles[each.folder] = sent[each.folder]
-    if store is not None:
-        store.require(holder(), bundles.values())
+    store.require(holder(), bundles.values())
     return bundles
 
 

@@ -37,7 +37,7 @@ from assay_core.records.upload import Bundle
 from assay_sampling.errors import AssayError, CampaignError, InputError, StorageError
 from assay_server.access.audit import note_subject
 from assay_server.access.caller import current_caller
-from assay_server.campaigns.bundles import BundleStore, holder
+from assay_server.campaigns.bundles import holder
 from assay_server.campaigns.errors import known_campaign
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.content_hash import fresh_hash_of
@@ -129,10 +129,10 @@ def export_campaign(coordinator: Coordinator, campaign_id: str) -> Iterator[byte
             sources.append(
                 (_file_entry(f"reports/{campaign_id}/{path.name}", path), contextlib.nullcontext(path))
             )
-        for bundles, each in _bundles(coordinator, campaign):
-            with bundles.reading(each.sha256) as path:
+        for each in campaign.compiled.bundles:
+            with coordinator.bundles.reading(each.sha256) as path:
                 kept_file = _file_entry(_bundle_name(each), path)
-            sources.append((kept_file, bundles.reading(each.sha256)))
+            sources.append((kept_file, coordinator.bundles.reading(each.sha256)))
         manifest = ArchiveManifest(
             campaign_id=campaign_id,
             release=distribution_version(),
@@ -145,11 +145,6 @@ def export_campaign(coordinator: Coordinator, campaign_id: str) -> Iterator[byte
             with source as path:
                 yield from _member(kept_file, path)
         yield bytes(2 * _BLOCK)
-
-
-def _bundles(coordinator: Coordinator, campaign: Campaign) -> list[tuple[BundleStore, Bundle]]:
-    store = coordinator.bundles
-    return [] if store is None else [(store, bundle) for bundle in campaign.compiled.bundles]
 
 
 def _bundle_name(bundle: Bundle) -> str:
@@ -293,8 +288,8 @@ class Import:
 
     def _take_in_bundles(self, rows: _CampaignRows, files: Path) -> None:
         """Each is checked as if somebody sent it."""
-        for store, bundle in _bundles(self._coordinator, rows.campaign):
-            with store.begin(holder(), bundle) as incoming:
+        for bundle in rows.campaign.compiled.bundles:
+            with self._coordinator.bundles.begin(holder(), bundle) as incoming:
                 path = files / _bundle_name(bundle)
                 with storage_errors(path), path.open("rb") as file:
                     while data := file.read(_CHUNK_BYTES):

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.clock import SteadyClock
 from assay_server.store.records import LocalRecordStore
@@ -30,6 +29,7 @@ from tests.bench.leases import made_agent, submit
 from tests.bench.scale.sections import ScaleSize
 from tests.bench.scale.transactions import FINISH, HEARTBEAT, LEASE, ROUNDS_BEFORE, opened
 from tests.services.postgresql import OwnPostgresql, programs
+from tests.support.server.coordinators import coordinator_over
 
 _SECONDS, _AGENTS = 4.0, 8
 _MOST_RUNS_A_SECOND = 400  # of a quick machine; the campaign must not end while it is measured
@@ -115,7 +115,7 @@ def _round(case: Case, seconds: float) -> Measured:
 
 def _prepare(place: str, runs: int) -> None:
     with closing(opened(place)) as store, tempfile.TemporaryDirectory() as folder:
-        coordinator = Coordinator(store, LocalRecordStore(Path(folder)), SchedulePolicy(), SteadyClock())
+        coordinator = coordinator_over(store, LocalRecordStore(Path(folder)), SchedulePolicy(), SteadyClock())
         submit(coordinator, "made-1", runs)
         for number in range(_AGENTS):
             with coordinator.schedule() as schedule:

@@ -32,6 +32,7 @@ from assay_server.store.model import PublishedFile, Segment
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
+from tests.support.server.coordinators import coordinator_over
 
 LEASE, HEARTBEAT, SEGMENT, FINISH, PUBLISH = KINDS = "lease", "heartbeat", "segment", "finish", "publish"
 _LAUNCHES, _BYTES = 50, 3_000
@@ -114,7 +115,7 @@ def main() -> None:
     place, agents, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
     store = opened(place)
     folder = Path(place) if not place.startswith(DATABASE_SCHEME) else Path.cwd()
-    coordinator = Coordinator(store, LocalRecordStore(folder), SchedulePolicy(), SteadyClock())
+    coordinator = coordinator_over(store, LocalRecordStore(folder), SchedulePolicy(), SteadyClock())
     with ExitStack() as stack:
         stack.callback(store.close)
         heartbeats = Heartbeats(coordinator)

@@ -27,6 +27,7 @@ from assay_server.store.model import Slice, SliceState
 from assay_server.store.record_store import REPORT_FORMS
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
+from tests.support.server.coordinators import coordinator_over
 from tests.support.server.server_support import HandClock
 from tests.support.server.stored_values import campaign, run
 from tests.support.server.workloads_to_analyse import made_request
@@ -75,7 +76,7 @@ class Ended:
 
     def beside(self) -> Coordinator:
         """What another server on the same database has."""
-        return Coordinator(self.metadata, self.records, SchedulePolicy(), self.clock)
+        return coordinator_over(self.metadata, self.records, SchedulePolicy(), self.clock)
 
     def fill(self, workloads: int = 3, launches: int = 60) -> None:
         made = made_request(self.state / "records", workloads, launches).runs

@@ -13,13 +13,13 @@ from assay_core.records.machine import Inventory, Slot
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.ingest.segments import Ingest
 from assay_server.campaigns.ingest.upload import Answer, Upload
-from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.retry import RetryPolicy
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.campaigns.submit import submit
 from assay_server.store.model import Agent
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
+from tests.support.server.coordinators import coordinator_over
 from tests.support.server.made_segments import (
     MadeSegment,
 )
@@ -65,7 +65,7 @@ class Box:
     def _begin(self) -> None:
         policy = SchedulePolicy(1000, RetryPolicy(delay_ms=0))
         records = LocalRecordStore(self.state, shared=self.shared)
-        self.coordinator = Coordinator(self.metadata, records, policy, self.clock)
+        self.coordinator = coordinator_over(self.metadata, records, policy, self.clock)
         self.ingest = Ingest(self.coordinator)
         self.publisher = Publisher(self.coordinator)
 

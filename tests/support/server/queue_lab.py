@@ -17,13 +17,13 @@ from assay_server.campaign_file.compiled import (
     Placement,
     SchedulingRules,
 )
-from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.leases import Lease
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.store.model import Agent, Attempt, Campaign, Hold, PublishedFile, Run, Segment, Slice
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
+from tests.support.server.coordinators import coordinator_over
 from tests.support.server.server_support import HandClock
 
 HANG = Failure("hang", "the workload", "no progress", "raise the limit", True)
@@ -86,7 +86,7 @@ class QueueLab:
     def restart(self) -> None:
         """A new process over the same store."""
         records = LocalRecordStore(Path("unused"), make_folders=False)
-        self.coordinator = Coordinator(self.store, records, self.policy, self.clock)
+        self.coordinator = coordinator_over(self.store, records, self.policy, self.clock)
 
     def register(self, agent: Agent) -> None:
         with self.coordinator.schedule() as schedule:

@@ -48,6 +48,8 @@ class Coordinator:
         policy: SchedulePolicy,
         clock: Clock,
         *,
+        capacity: Capacity,
+        bundles: BundleStore,
         on_stored: Callable[[float, float, float], None] = lambda *seconds: None,
         on_refusal: Callable[[], None] = lambda: None,
     ) -> None:
@@ -57,8 +59,7 @@ class Coordinator:
         self.slots = RestingSlots(policy.rest)
         self.queue = Queue()
         self.changed_records = ChangedRecords()
-        self.capacity: Capacity | None = None
-        self.bundles: BundleStore | None = None
+        self.capacity, self.bundles = capacity, bundles
         self.spools = Spools(heard_ms=2 * policy.lease_ms)
         self.gpu_samples = GpuSamples()
         self.arriving = threading.Lock()  # held while a large campaign comes in, or what is left of one goes

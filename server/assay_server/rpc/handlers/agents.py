@@ -121,8 +121,7 @@ class AgentHandler:
 
     def _is_full(self) -> bool:
         """Whether no new work is given out, because there is no room for its records."""
-        capacity = self._coordinator.capacity
-        return capacity is not None and capacity.shortage is not None
+        return self._coordinator.capacity.shortage is not None
 
     def drain(self) -> None:
         """Give no more work: a lease that this server gave now would outlive it."""

@@ -15,7 +15,6 @@ from assay_core.records.archive import (
 )
 from assay_sampling.errors import StorageError
 from assay_server.campaigns.bundles import named_bundles
-from assay_server.campaigns.capacity import Capacity
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.maintenance.archives import Import, export_campaign, remove_leftovers
 from assay_server.maintenance.deleting import delete_campaign
@@ -24,10 +23,10 @@ from assay_server.maintenance.deleting import delete_campaign
 class ArchiveHandler:
     """Delete, export and import. One campaign is deleted or imported at a time."""
 
-    def __init__(self, coordinator: Coordinator, state: Path, capacity: Capacity) -> None:
+    def __init__(self, coordinator: Coordinator, state: Path) -> None:
         self._coordinator = coordinator
         self._state = state
-        self._capacity = capacity
+        self._capacity = coordinator.capacity
         self._changing = threading.Lock()
         remove_leftovers(state)
 
@@ -38,8 +37,7 @@ class ArchiveHandler:
         with self._coordinator.snapshot() as store:
             self._capacity.look(store)
             named = named_bundles(store)
-        if self._coordinator.bundles is not None:
-            self._coordinator.bundles.forget(named)
+        self._coordinator.bundles.forget(named)
         return deleted
 
     def export(self, request: ExportRequest) -> Iterator[ArchiveChunk]:

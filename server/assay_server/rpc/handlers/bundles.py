@@ -14,16 +14,16 @@ from assay_core.records.upload import (
 )
 from assay_sampling.errors import InputError, NotPermittedError, ParameterError
 from assay_server.access.audit import note_subject
-from assay_server.campaigns.bundles import BundleStore, Incoming, holder
+from assay_server.campaigns.bundles import Incoming, holder
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 
 
 class BundleHandler:
     """What is missing, what is sent, what is fetched."""
 
-    def __init__(self, coordinator: Coordinator, store: BundleStore) -> None:
+    def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
-        self._store = store
+        self._store = coordinator.bundles
 
     def missing(self, named: BundlesNamed) -> BundlesMissing:
         """Those that the caller must send, and what is here of them already."""
@@ -40,8 +40,7 @@ class BundleHandler:
             raise InputError("bundle", "the stream is empty", "send it again")
         if first.bundle is None:
             raise InputError("bundle", "the stream does not begin with its name", "send it again")
-        if self._coordinator.capacity is not None:
-            self._coordinator.capacity.require()
+        self._coordinator.capacity.require()
         note_subject(f"bundle {first.bundle.sha256[:64]}", f"{first.bundle.files} files")
         return self._store.begin(holder(), first.bundle, first.offset)
 

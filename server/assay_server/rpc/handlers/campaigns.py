@@ -94,7 +94,7 @@ class CampaignHandler:
             set_aside=tuple(moved if sight.everything else (replace(each, names=()) for each in moved)),
             changed=tuple(each for each in changed if each.run_id in seen),
             campaigns_next=next_page[0].ordinal if next_page else 0,
-            shortage=None if self._coordinator.capacity is None else self._coordinator.capacity.shortage,
+            shortage=self._coordinator.capacity.shortage,
             spools=self._coordinator.spools.noteworthy(names, now_ms),
         )
 
