@@ -50,8 +50,7 @@ class Heartbeats:
         now_ms = self._coordinator.clock.now_ms()
         for beat, answer in zip(beats, answers, strict=True):
             if not answer.register_again:
-                self._coordinator.spools.note(beat.agent_id, beat.spool, now_ms)
-                self._coordinator.gpu_samples.note(beat.agent_id, beat.gpus, now_ms)
+                self._coordinator.last_heard.note(beat, now_ms)
         return answers
 
     @repeated

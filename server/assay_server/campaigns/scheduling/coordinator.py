@@ -16,7 +16,7 @@ from assay_sampling.errors import StorageError
 from assay_server.analysis.runs.intact import ChangedRecords
 from assay_server.campaigns.bundles import BundleStore
 from assay_server.campaigns.capacity import Capacity
-from assay_server.campaigns.last_heard import GpuSamples, Spools
+from assay_server.campaigns.last_heard import LastHeard
 from assay_server.campaigns.scheduling.queue import Queue
 from assay_server.campaigns.scheduling.resting import Rest, RestingSlots, SlotKey
 from assay_server.campaigns.scheduling.schedule import Schedule
@@ -60,8 +60,7 @@ class Coordinator:
         self.queue = Queue()
         self.changed_records = ChangedRecords()
         self.capacity, self.bundles = capacity, bundles
-        self.spools = Spools(heard_ms=2 * policy.lease_ms)
-        self.gpu_samples = GpuSamples()
+        self.last_heard = LastHeard(spool_ms=2 * policy.lease_ms)
         self.arriving = threading.Lock()  # held while a large campaign comes in, or what is left of one goes
         self._metadata = metadata
         self._on_stored, self._on_refusal = on_stored, on_refusal

@@ -95,7 +95,7 @@ class CampaignHandler:
             changed=tuple(each for each in changed if each.run_id in seen),
             campaigns_next=next_page[0].ordinal if next_page else 0,
             shortage=self._coordinator.capacity.shortage,
-            spools=self._coordinator.spools.noteworthy(names, now_ms),
+            spools=self._coordinator.last_heard.noteworthy_spools(names, now_ms),
         )
 
     def status(self, request: StatusRequest) -> CampaignStatus:

@@ -21,7 +21,7 @@ from assay_core.records.lab import (
 from assay_core.records.machine import GpuSample, Slot
 from assay_server.access.caller import current_caller
 from assay_server.access.rights import sight_of
-from assay_server.campaigns.last_heard import GpuSamples
+from assay_server.campaigns.last_heard import LastHeard
 from assay_server.campaigns.planning.time_left import Elsewhere, estimate
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.fitting_slots import AWAY_AFTER_MS
@@ -85,7 +85,7 @@ class LabHandler:
             coordinator.clock.now_ms(),
             coordinator.resting(),
             coordinator.policy.windows,
-            coordinator.gpu_samples,
+            coordinator.last_heard,
             revoked,
             {(each.agent_id, slot_id): each for each in leased for slot_id in each.slots},
             seen,
@@ -179,14 +179,14 @@ class _Moment:
     now_ms: int
     resting: Mapping[SlotKey, Rest]
     windows: tuple[Window, ...]
-    samples: GpuSamples
+    last_heard: LastHeard
     revoked: frozenset[str]
     leased: dict[tuple[str, str], Attempt]
     seen: frozenset[str]
 
 
 def _agent(agent: Agent, moment: _Moment) -> LabAgent:
-    samples = moment.samples.of(agent.agent_id, moment.now_ms)
+    samples = moment.last_heard.gpu_samples(agent.agent_id, moment.now_ms)
     away = moment.now_ms - agent.seen_at_ms > AWAY_AFTER_MS
     slots = tuple(_slot(agent, slot, samples.get(slot.slot_id), moment) for slot in agent.slots)
     return LabAgent.like(agent, present=agent.agent_id not in moment.revoked and not away, slots=slots)
