@@ -17,7 +17,7 @@ from assay_core.records.machine import Inventory, Slot
 from assay_sampling.errors import StorageError
 from assay_sampling.launches.table import Names
 from assay_sampling.running.failures import FailureClass
-from assay_server.campaigns.ingest.upload import Answer
+from assay_server.campaigns.ingest.segments import Answer
 from assay_server.store.model import Agent, Segment
 from assay_server.store.records import LocalRecordStore
 from tests.support.server.ingest_box import Box

@@ -15,8 +15,7 @@ from assay_core.records.attempt import AttemptKey, Claim
 from assay_core.records.upload import AnnouncedSegment, SegmentHeader
 from assay_protos import ingest_pb2
 from assay_server.app import Server
-from assay_server.campaigns.ingest.segments import Ingest
-from assay_server.campaigns.ingest.upload import Answer, Upload
+from assay_server.campaigns.ingest.segments import Answer, Ingest, Upload
 from assay_server.limits import AgentLimits, CallLimits, Limits, QueryLimits, UploadLimits
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.made_segments import made_segments

@@ -14,7 +14,7 @@ from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState
 from assay_core.records.upload import AnnouncedSegment, SegmentAnswer, SegmentHeader, upload_messages
 from assay_sampling.errors import StorageError
-from assay_server.campaigns.ingest.upload import Answer
+from assay_server.campaigns.ingest.segments import Answer
 from assay_server.limits import DEFAULT_LIMITS
 from assay_server.rpc.threads import Threads
 from assay_server.rpc.uploads import IngestServicer

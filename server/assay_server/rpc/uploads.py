@@ -11,8 +11,7 @@ from assay_core.records.attempt import AttemptKey
 from assay_core.records.upload import AnnouncedSegment, Part, SegmentAnswer, SegmentChunk, upload_of
 from assay_protos import ingest_pb2_grpc
 from assay_sampling.errors import ParameterError, StorageError
-from assay_server.campaigns.ingest.segments import Ingest
-from assay_server.campaigns.ingest.upload import Answer, Upload
+from assay_server.campaigns.ingest.segments import Answer, Ingest, Upload
 from assay_server.limits import DEFAULT_LIMITS, Limits, UploadLimits
 from assay_server.rpc.errors import abort
 from assay_server.rpc.quotas import ConcurrencyLimit

@@ -11,8 +11,7 @@ from assay_core.records.campaign import AttemptState, RunState, Submission
 from assay_core.records.lease import FinishedAttempt
 from assay_core.records.machine import Inventory, Slot
 from assay_server.campaigns.ingest.publish import Publisher
-from assay_server.campaigns.ingest.segments import Ingest
-from assay_server.campaigns.ingest.upload import Answer, Upload
+from assay_server.campaigns.ingest.segments import Answer, Ingest, Upload
 from assay_server.campaigns.scheduling.retry import RetryPolicy
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.campaigns.submit import submit

@@ -21,7 +21,7 @@ from assay_sampling.launches.table import (
     origin_of,
 )
 from assay_server.campaigns.ingest.content import AttemptContent
-from assay_server.campaigns.ingest.upload import Upload
+from assay_server.campaigns.ingest.segments import Upload
 from assay_server.store.model import PublishedFile, Segment
 from assay_server.store.record_store import RecordStore
 

@@ -22,8 +22,7 @@ from assay_server.analysis.runs.intact import RecordsChangedError
 from assay_server.campaign_file.compiled import SlicePlan
 from assay_server.campaigns.ingest.content import AttemptContent
 from assay_server.campaigns.ingest.lost_records import lose_records
-from assay_server.campaigns.ingest.upload import refusal
-from assay_server.campaigns.scheduling.attempt_results import FinishOutcome
+from assay_server.campaigns.scheduling.attempt_results import FinishOutcome, server_refused
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.slicing.by_light import plan_from
 from assay_server.campaigns.slicing.kinds import LaunchKinds
@@ -153,7 +152,7 @@ class Publisher:
             self._set_aside_staged(key)
             why = failure(FailureClass.STAGING_DAMAGED, error.subject, error.cause)
         else:
-            why = refusal(error.subject, error.cause, error.remedy)
+            why = server_refused(error.subject, error.cause, error.remedy)
         with self._coordinator.schedule() as schedule:
             schedule.fail(key, why)
         return False

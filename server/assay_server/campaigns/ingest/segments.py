@@ -1,29 +1,104 @@
 """Segments from agents: intact as they arrive, then durable, then acknowledged.
 
+What needs nothing but a segment's bytes is checked as it arrives, and the schema of an attempt's first one:
+data of the wrong kind is refused before hours of it are measured. Most of the content is checked when the
+attempt is published (:mod:`assay_server.campaigns.ingest.content`).
+
 All that wait at one moment become durable with one sync and one commit. Nothing of an attempt is kept in
 memory: the store alone knows how far it has come.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import Self
 
-from assay_core.records.attempt import AttemptKey
+from assay_core.records.attempt import AttemptKey, Claim
 from assay_core.records.failure import Failure
-from assay_sampling.errors import StorageError
+from assay_sampling.errors import LaunchTableError, StorageError
+from assay_sampling.launches.table import TableMetadata
 from assay_sampling.running.failures import FailureClass
 from assay_sampling.running.identity import origin_of
-from assay_server.campaigns.ingest.upload import Answer, Arrival, Upload, refusal
-from assay_server.campaigns.scheduling.attempt_results import SegmentOutcome, server_restored
+from assay_server.campaigns.scheduling.attempt_results import (
+    SegmentOutcome,
+    server_refused,
+    server_restored,
+)
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.store.model import Attempt, Segment
+from assay_server.store.segments import (
+    LARGEST_PART_BYTES,
+    LARGEST_SEGMENT_LAUNCHES,
+    leading_metadata,
+    part_hash,
+)
 from assay_server.store.sql import SqlTransaction
 from assay_server.store.transactions import repeated
 from assay_server.threads.grouped import Grouped
 
 _MOST_TOGETHER = 64
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A segment as received: the fields of its header and its two compressed parts.
+
+    ``follows``: the segment before it came over the same stream, acknowledged or not.
+    """
+
+    claim: Claim
+    index: int
+    launches: int
+    names_hash: bytes
+    launches_hash: bytes
+    names: bytes
+    data: bytes
+    follows: bool = False
+
+    @property
+    def key(self) -> AttemptKey:
+        return self.claim.key
+
+    @property
+    def hashes(self) -> tuple[bytes, bytes]:
+        return self.names_hash, self.launches_hash
+
+    def __str__(self) -> str:
+        return f"{self.key}, segment {self.index}"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to an upload: durable (``duplicate``: it already was), or refused for good."""
+
+    duplicate: bool = False
+    refusal: Failure | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Arrival:
+    """A segment that arrived.
+
+    ``metadata``: of the launch table, in the first segment of an attempt. ``fault``: why the bytes cannot
+    become the attempt's data.
+    """
+
+    upload: Upload
+    metadata: TableMetadata | None = None
+    fault: Failure | None = None
+
+    @classmethod
+    def of(cls, upload: Upload) -> Self:
+        fault = _size_fault(upload) or _hash_fault(upload)
+        if fault is not None or upload.index > 0:
+            return cls(upload, fault=fault)
+        try:
+            return cls(upload, leading_metadata(upload.data, str(upload)))
+        except LaunchTableError as error:
+            return cls(upload, fault=server_refused(str(upload), error.cause, error.remedy))
 
 
 class Ingest:
@@ -52,33 +127,31 @@ class Ingest:
 
     @repeated
     def _store(self, group: Sequence[Arrival]) -> list[Answer | StorageError]:
-        by_attempt: dict[AttemptKey, list[Arrival]] = {}
+        by_attempt: defaultdict[AttemptKey, list[Arrival]] = defaultdict(list)
         for arrival in group:
-            by_attempt.setdefault(arrival.upload.key, []).append(arrival)
+            by_attempt[arrival.upload.key].append(arrival)
         with self._coordinator.snapshot() as store:
             orders = [_ArrivalOrder.of(store, arrivals) for arrivals in by_attempt.values()]
         due = [each for order in orders for each in order.due.values()]
         if due:
             self._coordinator.records.stage(
-                [(each.segment, each.arrivals[0].upload.names, each.arrivals[0].upload.data) for each in due]
+                [(segment, arrivals[0].upload.names, arrivals[0].upload.data) for segment, arrivals in due]
             )
-        answers = {arrival: answer for order in orders for arrival, answer in order.answers}
-        changes = [order for order in orders if order.due or order.failure]
-        if changes:
-            answers |= self._record(changes)
+        if any(order.due or order.failure for order in orders):
+            self._record(orders)
+        answers = {arrival: answer for order in orders for arrival, answer in order.answers.items()}
         return [answers[arrival] for arrival in group]
 
-    def _record(self, orders: Sequence[_ArrivalOrder]) -> dict[Arrival, Answer | StorageError]:
-        answers: dict[Arrival, Answer | StorageError] = {}
+    def _record(self, orders: Sequence[_ArrivalOrder]) -> None:
+        """Commit what is due, which answers its arrivals, and end the attempts that break the rules."""
         with self._coordinator.schedule() as schedule:
             for order in orders:
-                due = list(order.due.values())
-                if due:
-                    added = schedule.add_segments([each.segment for each in due], order.key)
-                    answers |= {a: _answer_of(a, added) for each in due for a in each.arrivals}
+                if order.due:
+                    added = schedule.add_segments([segment for segment, _ in order.due.values()], order.key)
+                    for _, arrivals in order.due.values():
+                        order.answers |= {arrival: _answer_of(arrival, added) for arrival in arrivals}
                 if order.failure is not None:
                     schedule.fail(order.key, order.failure)
-        return answers
 
 
 def _answer_of(arrival: Arrival, outcome: SegmentOutcome) -> Answer | StorageError:
@@ -90,25 +163,18 @@ def _answer_of(arrival: Arrival, outcome: SegmentOutcome) -> Answer | StorageErr
 
 
 @dataclass
-class _DueSegment:
-    """A segment to be stored next, and the arrivals that it answers."""
-
-    segment: Segment
-    arrivals: list[Arrival]
-
-
-@dataclass
 class _ArrivalOrder:
     """The arrivals of one attempt, sorted out in the order in which they came, by what the store has of it.
 
-    ``due``: to be stored. ``answers``: to those that change nothing. ``failure``: ends the attempt.
+    ``due``: the segments to be stored, each with the arrivals that it answers. ``answers``: to those that
+    change nothing. ``failure``: ends the attempt.
     """
 
     key: AttemptKey
     store: SqlTransaction
     attempt: Attempt | None
-    due: dict[int, _DueSegment] = field(default_factory=dict)
-    answers: list[tuple[Arrival, Answer | StorageError]] = field(default_factory=list)
+    due: dict[int, tuple[Segment, list[Arrival]]] = field(default_factory=dict)
+    answers: dict[Arrival, Answer | StorageError] = field(default_factory=dict)
     failure: Failure | None = None
 
     @classmethod
@@ -122,38 +188,37 @@ class _ArrivalOrder:
     def _add(self, arrival: Arrival) -> None:
         upload, attempt = arrival.upload, self.attempt
         if attempt is None or self.failure or not attempt.is_held_by(upload.claim):
-            self.answers.append((arrival, _not_wanted(upload)))
+            self.answers[arrival] = _not_wanted(upload)
         elif (same := self._segment(attempt, upload.index)) is not None:
             self._add_again(arrival, same)
         elif not attempt.takes_segments_from(upload.claim):
-            self.answers.append((arrival, _not_wanted(upload)))
+            self.answers[arrival] = _not_wanted(upload)
         else:
             self._add_new(arrival, attempt)
 
     def _segment(self, attempt: Attempt, index: int) -> Segment | None:
         if index in self.due:
-            return self.due[index].segment
+            return self.due[index][0]
         return self.store.segment(attempt.key, index) if 0 <= index < attempt.segments else None
 
     def _add_again(self, arrival: Arrival, same: Segment) -> None:
         if arrival.upload.hashes != (same.names_hash, same.launches_hash):
             cause = "its hash differs from that of the stored segment with this number"
-            self._refuse(arrival, refusal(str(arrival.upload), cause, retryable=True))
+            self._refuse(arrival, server_refused(str(arrival.upload), cause, retryable=True))
         elif same.index in self.due:
-            self.due[same.index].arrivals.append(arrival)
+            self.due[same.index][1].append(arrival)
         else:
-            self.answers.append((arrival, Answer(duplicate=True)))
+            self.answers[arrival] = Answer(duplicate=True)
 
     def _add_new(self, arrival: Arrival, attempt: Attempt) -> None:
         upload, index = arrival.upload, attempt.segments + len(self.due)
         if upload.index > index and upload.follows:
-            self.answers.append((arrival, _not_stored(upload)))
+            self.answers[arrival] = _not_stored(upload)
         elif fault := _order_fault(upload, index) or arrival.fault or self._table_fault(arrival):
             self._refuse(arrival, fault)
         else:
             previous = self._segment(attempt, index - 1)
-            offset_bytes = previous.end_bytes if previous else 0
-            self.due[index] = _DueSegment(_segment_of(upload, offset_bytes), [arrival])
+            self.due[index] = _segment_of(upload, previous.end_bytes if previous else 0), [arrival]
 
     def _table_fault(self, arrival: Arrival) -> Failure | None:
         """The first segment's launch table is not of the run's kind."""
@@ -163,13 +228,13 @@ class _ArrivalOrder:
             return None
         origin = origin_of(synthetic=run.synthetic)
         if metadata.origin != origin:
-            return refusal(
+            return server_refused(
                 str(upload),
                 f"its data is {metadata.origin} and the campaign's is {origin}",
                 "the two never mix: set 'synthetic:' in the campaign file to match the data",
             )
         if metadata.level != run.level:
-            return refusal(
+            return server_refused(
                 str(upload),
                 f"it holds a {metadata.level} recording, but a {run.level} one is expected",
                 f"name it under '{metadata.level}' in the campaign file",
@@ -178,7 +243,7 @@ class _ArrivalOrder:
 
     def _refuse(self, arrival: Arrival, why: Failure) -> None:
         self.failure = why
-        self.answers.append((arrival, Answer(refusal=why)))
+        self.answers[arrival] = Answer(refusal=why)
 
 
 def _not_wanted(upload: Upload) -> Answer:
@@ -201,7 +266,7 @@ def _order_fault(upload: Upload, index: int) -> Failure | None:
         return server_restored(str(upload), f"it lacks segment {index}, which it acknowledged")
     if upload.index < index:
         cause = f"it came instead of segment {index}, which is next"
-        return refusal(str(upload), cause, retryable=True)
+        return server_refused(str(upload), cause, retryable=True)
     return None
 
 
@@ -218,3 +283,19 @@ def _segment_of(upload: Upload, offset_bytes: int) -> Segment:
         upload.names_hash,
         upload.launches_hash,
     )
+
+
+def _size_fault(upload: Upload) -> Failure | None:
+    largest = max(len(upload.names), len(upload.data))
+    if largest <= LARGEST_PART_BYTES and 0 < upload.launches <= LARGEST_SEGMENT_LAUNCHES:
+        return None
+    cause = f"{upload.launches:,} launches in {largest:,} bytes are out of bounds"
+    return server_refused(str(upload), cause, "send smaller ones")
+
+
+def _hash_fault(upload: Upload) -> Failure | None:
+    """The bytes changed in transit: another attempt may succeed."""
+    names_hash = part_hash(upload.names) if upload.names else b""
+    if (names_hash, part_hash(upload.data)) == upload.hashes:
+        return None
+    return server_refused(str(upload), "its bytes do not match the hash in its header", retryable=True)

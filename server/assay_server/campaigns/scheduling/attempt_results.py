@@ -161,6 +161,11 @@ def server_restored(subject: str, lacking: str) -> Failure:
     return failure(FailureClass.SERVER_RESTORED, subject, cause)
 
 
+def server_refused(subject: str, cause: str, remedy: str = "", *, retryable: bool = False) -> Failure:
+    """The failure of an attempt whose data the server refuses."""
+    return failure(FailureClass.SERVER_REFUSED, subject, cause, remedy, retryable=retryable)
+
+
 def _wrong_counts(attempt: Attempt, segments: int, launches: int) -> Failure | None:
     behind_the_end = attempt.key.slice_index > 0 and segments == launches == 0
     if (not segments or not launches) and not behind_the_end:
@@ -173,4 +178,4 @@ def _wrong_counts(attempt: Attempt, segments: int, launches: int) -> Failure | N
     )
     if attempt.segments < segments:  # the agent finishes once all of them were acknowledged
         return server_restored(str(attempt.key), cause)
-    return failure(FailureClass.SERVER_REFUSED, str(attempt.key), cause, retryable=True)
+    return server_refused(str(attempt.key), cause, retryable=True)
