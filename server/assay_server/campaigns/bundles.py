@@ -21,7 +21,7 @@ import secrets
 import shutil
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -93,42 +93,36 @@ class BundleStore:
     def missing(self, holder: str, bundles: Iterable[Bundle]) -> tuple[str, ...]:
         """Those that this holder must send, each once; the others are kept for a while."""
         names = list(dict.fromkeys(each.sha256 for each in bundles))
-        held = self._held_bundles(holder, names)
-        return tuple(name for name in names if name not in held)
+        here = self._renewed(holder, names)
+        return tuple(name for name in names if name not in here)
 
     def require(self, holder: str, bundles: Iterable[Bundle]) -> None:
         """Raises InputError unless the holder sent all of them, as they are described."""
         required_bundles = list(bundles)
-        held = self._held_bundles(holder, [each.sha256 for each in required_bundles])
+        here = self._renewed(holder, [each.sha256 for each in required_bundles])
         for each in required_bundles:
-            if each.sha256 not in held or held[each.sha256].bundle != each:
+            if here.get(each.sha256) != each:
                 raise InputError(f"bundle {each.sha256[:64]}", "you have not sent it to this server", _AGAIN)
 
-    def _held_bundles(self, holder: str, names: Iterable[str]) -> dict[str, KeptBundle]:
+    def _renewed(self, holder: str, names: Sequence[str]) -> dict[str, Bundle]:
         """Those that a holder sent and whose files are there; they are kept for a while."""
-        with self._metadata.snapshot() as store:
-            candidates = [
-                kept_bundle
+        if not names:
+            return {}
+        with self._metadata.transaction() as store:
+            of_holder = [
+                self._claim(store, kept_bundle, holder)
                 for name in names
                 if (kept_bundle := store.bundle(name)) and holder in kept_bundle.holders
             ]
-        here = [kept_bundle for kept_bundle in candidates if self._records.has_bundle(kept_bundle.file)]
-        held: dict[str, KeptBundle] = {}
-        if here:
-            with self._metadata.transaction() as store:
-                for each in here:
-                    kept_bundle = store.bundle(each.bundle.sha256)  # a moment ago it may have been removed
-                    if (
-                        kept_bundle is not None
-                        and kept_bundle.file == each.file
-                        and holder in kept_bundle.holders
-                    ):
-                        store.put_bundle(self._claimed(kept_bundle, holder))
-                        held[kept_bundle.bundle.sha256] = kept_bundle
-        return held
+        # Only now: a claim that is new keeps the file from going meanwhile.
+        here = (kept_bundle for kept_bundle in of_holder if self._records.has_bundle(kept_bundle.file))
+        return {kept_bundle.bundle.sha256: kept_bundle.bundle for kept_bundle in here}
 
-    def _claimed(self, kept_bundle: KeptBundle, holder: str) -> KeptBundle:
-        return replace(kept_bundle, holders={**kept_bundle.holders, holder: self._now_ms()})
+    def _claim(self, store: SqlTransaction, kept_bundle: KeptBundle, holder: str) -> KeptBundle:
+        """Note that a holder has asked for a bundle, or sent it."""
+        claimed = replace(kept_bundle, holders={**kept_bundle.holders, holder: self._now_ms()})
+        store.put_bundle(claimed)
+        return claimed
 
     def parts(self, holder: str, bundles: Iterable[Bundle]) -> tuple[BundlePart, ...]:
         """What streams of this holder brought here of these bundles before they broke."""
@@ -177,72 +171,63 @@ class BundleStore:
         with self._metadata.snapshot() as store:
             kept_bundle = store.bundle(bundle.sha256)
         with self._lock, storage_errors(path):
-            replaced = [self._parts.pop((holder, bundle.sha256), None)]
+            self._drop_part((holder, bundle.sha256))
             if kept_bundle is not None and holder in kept_bundle.holders:
                 path.unlink(missing_ok=True)  # another stream was faster
             else:
                 self._parts[holder, bundle.sha256] = _Part(path, bundle_part, self._now_ms())
             mine = [key for key in self._parts if key[0] == holder]
-            replaced += [self._parts.pop(key) for key in mine[: -self.limits.bundle_parts]]
-            for part in replaced:
-                if part is not None:
-                    part.path.unlink(missing_ok=True)
+            for key in mine[: -self.limits.bundle_parts]:
+                self._drop_part(key)
+
+    def _drop_part(self, key: tuple[str, str]) -> None:
+        """Remove what a stream brought, if it is here; in the lock."""
+        part = self._parts.pop(key, None)
+        if part is not None:
+            part.path.unlink(missing_ok=True)
 
     def keep(self, holder: str, bundle: Bundle, packed: Path) -> None:
         """Take a checked file in for its holder, durably; a second copy changes nothing but the holders."""
-        with self._metadata.snapshot() as store:
+        with self._metadata.transaction() as store:
             kept_bundle = store.bundle(bundle.sha256)
-        # The name of its file if that is gone, and may be replaced.
-        has_file = kept_bundle is None or self._records.has_bundle(kept_bundle.file)
-        lost = "" if kept_bundle is None or has_file else kept_bundle.file
-        if not self._claim(holder, bundle.sha256, lost):
-            self._store(holder, bundle, packed, lost)
+            if kept_bundle is not None:
+                self._claim(store, kept_bundle, holder)
+        if kept_bundle is None or not self._records.has_bundle(kept_bundle.file):
+            self._store(holder, bundle, packed, lost="" if kept_bundle is None else kept_bundle.file)
         with self._lock, storage_errors(packed):
             packed.unlink(missing_ok=True)
-            part = self._parts.pop((holder, bundle.sha256), None)
-            if part is not None:
-                part.path.unlink(missing_ok=True)
+            self._drop_part((holder, bundle.sha256))
 
-    def _claim(self, holder: str, sha256: str, lost: str) -> bool:
-        """Note who else sent a bundle that is there; whether it is."""
-        with self._metadata.transaction() as store:
-            kept_bundle = store.bundle(sha256)
-            if kept_bundle is None or kept_bundle.file == lost:
-                return False
-            store.put_bundle(self._claimed(kept_bundle, holder))
-            return True
-
-    def _store(self, holder: str, bundle: Bundle, packed: Path, lost: str) -> None:
+    def _store(self, holder: str, bundle: Bundle, packed: Path, *, lost: str) -> None:
         """Store a bundle's file, which the commit of the database makes the bundle's.
 
-        A file whose commit failed stays, for that may have been kept after all: the sweep knows.
+        ``lost``: the name of its file that is gone, and is replaced. A file whose commit failed stays, for
+        that may have been kept after all: the sweep knows.
         """
         with storage_errors(packed):
             size = packed.stat().st_size
-        file, quotas, has_room = new_bundle_file(bundle.sha256), (0, 0), True
+        file, is_used = new_bundle_file(bundle.sha256), True
         self._records.keep_bundle(file, packed)
-        with self._metadata.transaction() as store:
-            kept_bundle = store.bundle(bundle.sha256)
-            is_needed = kept_bundle is None or kept_bundle.file == lost
-            if not is_needed:  # another stream was faster
-                assert kept_bundle is not None
-                store.put_bundle(self._claimed(kept_bundle, holder))
-            else:
+        try:
+            with self._metadata.transaction() as store:
+                kept_bundle = store.bundle(bundle.sha256)
+                if kept_bundle is not None and kept_bundle.file != lost:  # another stream was faster
+                    is_used = False
+                    self._claim(store, kept_bundle, holder)
+                    return
                 store.delete_bundle(bundle.sha256)
-                quotas = mine, total = store.bundle_bytes(holder)
-                has_room = (
+                mine, total = store.bundle_bytes(holder)
+                is_used = (
                     mine + size <= self.limits.bundle_identity_bytes
                     and total + size <= self.limits.bundle_total_bytes
                 )
-                if has_room:
-                    holders = {} if kept_bundle is None else kept_bundle.holders
-                    store.put_bundle(self._claimed(KeptBundle(bundle, file, size, holders), holder))
-                elif kept_bundle is not None:
-                    store.put_bundle(kept_bundle)
-        if not (is_needed and has_room):
-            self._records.remove_bundle(file)
-        if not has_room:
-            raise _no_room(self.limits, *quotas)
+                if not is_used:
+                    raise _no_room(self.limits, mine, total)
+                holders = {} if kept_bundle is None else kept_bundle.holders
+                self._claim(store, KeptBundle(bundle, file, size, holders), holder)
+        finally:
+            if not is_used:
+                self._records.remove_bundle(file)
 
     def stored_bytes(self, sha256: str) -> int:
         """The compressed bytes of a bundle; 0: it is not here."""
@@ -299,10 +284,8 @@ class BundleStore:
         """Remove what streams brought to this server that broke long ago."""
         before = self._now_ms() - 1000 * self.limits.bundle_unnamed_seconds
         with self._lock, storage_errors(self._incoming):
-            for key, part in list(self._parts.items()):
-                if part.at_ms < before:
-                    del self._parts[key]
-                    part.path.unlink(missing_ok=True)
+            for key in [key for key, part in self._parts.items() if part.at_ms < before]:
+                self._drop_part(key)
 
 
 def bundle_fault(path: Path, bundle: Bundle) -> str:
