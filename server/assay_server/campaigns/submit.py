@@ -91,14 +91,16 @@ def submit(coordinator: Coordinator, submission: Submission, pace: Pace = ORDINA
         note_nothing_new()
         return Submitted("", 0, folders)
     sent = sent_bundles(folders, submission.bundles, coordinator.bundles, submission.file_name)
-    request = _Asked(submission, spec, sent, compile_campaign(spec, sent.values()), caller, project)
-    return _stored(coordinator, request, pace)
+    compiled = compile_campaign(spec, sent.values())
+    return _Submitting(coordinator, pace, submission, spec, sent, compiled, caller, project).stored()
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Submitting:
     """A submission that was read and is allowed; ``bundles``: by folder."""
 
+    coordinator: Coordinator
+    pace: Pace
     submission: Submission
     spec: CampaignSpec
     bundles: dict[str, Bundle]
@@ -106,11 +108,24 @@ class _Asked:
     caller: Caller | None
     project: str
 
-    def planned(self, store: SqlTransaction, now_ms: int) -> tuple[Campaign, Plan]:
+    def stored(self) -> Submitted:
+        """The campaign, stored; planned again each time another one of its name or its key comes first."""
+        while True:
+            with self.coordinator.snapshot() as store:  # others do not wait for this
+                campaign, plan = self._planned(store)
+            note_subject(f"campaign {campaign.campaign_id}", f"{len(plan.runs)} runs")
+            with contextlib.suppress(_OvertakenError):
+                before = (
+                    self._bring_in(campaign, plan)
+                    if self.pace.is_large(plan)
+                    else self._begin(campaign, plan.runs, plan.slices)
+                )
+                return before or Submitted(campaign.campaign_id, len(plan.runs))
+
+    def _planned(self, store: SqlTransaction) -> tuple[Campaign, Plan]:
         """Its campaign, under the number that it gets if no other one of its name comes first, and plan."""
         spec, sent = self.spec, self.submission
         number = next_number(store.campaign_numbers(spec.campaign))
-        costs = SliceCosts(store.slice_times(RECENT_SLICES) if spec.live_workloads else ())
         campaign = Campaign(
             campaign_id=f"{spec.campaign}-{number}",
             name=spec.campaign,
@@ -121,111 +136,82 @@ class _Asked:
             file_name=sent.file_name,
             base_directory=sent.base_directory,
             compiled=self.compiled,
-            created_at_ms=now_ms,
+            created_at_ms=self.coordinator.clock.now_ms(),
             owner=_owner(self.caller),
             owner_name="" if self.caller is None else self.caller.name,
             project=self.project,
             submission=sent.key,
         )
-        given = (spec, campaign.campaign_id, sent.base_directory, sent.file_name, costs)
-        return campaign, plan_campaign(*given, bundles=self.bundles)
+        costs = SliceCosts(store.slice_times(RECENT_SLICES) if spec.live_workloads else ())
+        return campaign, plan_campaign(
+            spec, campaign.campaign_id, sent.base_directory, sent.file_name, costs, bundles=self.bundles
+        )
+
+    def _begin(
+        self, campaign: Campaign, runs: Sequence[Run] = (), slices: Sequence[Slice] = (), mark: str = ""
+    ) -> Submitted | None:
+        """Store a campaign, which nobody sees while it arrives under a mark; returns what was sent before.
+
+        Raises _OvertakenError if another one of its name came first.
+        """
+        with self.coordinator.schedule() as schedule:
+            if before := _sent_before(schedule.store, self.submission, self.caller):
+                return before
+            if campaign.number != next_number(schedule.store.campaign_numbers(campaign.name)):
+                raise _OvertakenError
+            if mark:
+                schedule.store.add_campaign(campaign, runs, slices, mark)
+            else:
+                schedule.add_campaign(campaign, runs, slices)
+        return None
+
+    def _bring_in(self, campaign: Campaign, plan: Plan) -> Submitted | None:
+        """Store a campaign piece by piece, unless it was sent before; no other large one comes in meanwhile.
+
+        Raises StorageError if the disk refuses a piece, or if this server lost its turn and another one gave
+        the campaign up, and _OvertakenError if another one was quicker; then nothing of it counts.
+        """
+        with self.coordinator.arriving:
+            _clear(self.coordinator, self.pace)
+            mark = secrets.token_hex(8)
+            with note_kept_back():
+                if before := repeated(self._begin)(campaign, mark=mark):
+                    return before
+                for piece in _pieces(plan, self.pace.piece_rows):
+                    began = time.monotonic()
+                    self._add(campaign.campaign_id, mark, *piece)
+                    self.pace.rest(max(_LEAST_REST_SECONDS, _REST * (time.monotonic() - began)))
+            try:
+                self._end(campaign, mark)
+            except _OvertakenError:
+                _clear(self.coordinator, self.pace)
+                raise
+        return None
+
+    @repeated
+    def _add(self, campaign_id: str, mark: str, runs: Sequence[Run], slices: Sequence[Slice]) -> None:
+        with self.coordinator.schedule() as schedule:
+            _require_arriving(schedule.store, campaign_id, mark)
+            if runs:
+                schedule.store.add_runs(runs, slices)
+            else:
+                schedule.store.replace_slices(slices[0].run_id, slices[0].index, slices)
+
+    @repeated
+    def _end(self, campaign: Campaign, mark: str) -> None:
+        """Show a campaign that is there whole; raises _OvertakenError if another has its key meanwhile.
+
+        A repeat may be small enough to be stored at once: plans change with the times that slices took.
+        """
+        with self.coordinator.schedule() as schedule:
+            _require_arriving(schedule.store, campaign.campaign_id, mark)
+            if campaign.submission and schedule.store.submitted_as(campaign.owner, campaign.submission):
+                raise _OvertakenError  # in the block, so that the audit log gets no entry either
+            schedule.end_arrival(campaign.campaign_id)
 
 
 class _OvertakenError(Exception):
     """Another campaign came first: one of that name, or, in another way, one under its owner's key."""
-
-
-def _stored(coordinator: Coordinator, request: _Asked, pace: Pace) -> Submitted:
-    """The campaign, stored; planned again each time another one of its name or its key comes first."""
-    while True:
-        with coordinator.snapshot() as store:  # others do not wait for this
-            campaign, plan = request.planned(store, coordinator.clock.now_ms())
-        note_subject(f"campaign {campaign.campaign_id}", f"{len(plan.runs)} runs")
-        store_it = _brought_in if pace.is_large(plan) else _added
-        with contextlib.suppress(_OvertakenError):
-            before = store_it(coordinator, request, campaign, plan, pace)
-            return before or Submitted(campaign.campaign_id, len(plan.runs))
-
-
-def _added(
-    coordinator: Coordinator, request: _Asked, campaign: Campaign, plan: Plan, _pace: Pace
-) -> Submitted | None:
-    """Store a campaign in one transaction, unless it was sent before."""
-    with coordinator.schedule() as schedule:
-        if before := _sent_before(schedule.store, request.submission, request.caller):
-            return before
-        if not _has_number(schedule.store, campaign):
-            raise _OvertakenError
-        schedule.add_campaign(campaign, plan.runs, plan.slices)
-    return None
-
-
-def _brought_in(
-    coordinator: Coordinator, request: _Asked, campaign: Campaign, plan: Plan, pace: Pace
-) -> Submitted | None:
-    """Store a campaign piece by piece, unless it was sent before; no other large one comes in meanwhile.
-
-    Raises StorageError if the disk refuses a piece, or if this server lost its turn and another one gave the
-    campaign up, and _OvertakenError if another one was quicker; then nothing of it counts.
-    """
-    with coordinator.arriving:
-        _clear(coordinator, pace)
-        with coordinator.snapshot() as store:
-            before = _sent_before(store, request.submission, request.caller)
-        if before is not None:
-            return before
-        mark = secrets.token_hex(8)
-        with note_kept_back():
-            if not _begin(coordinator, campaign, mark):
-                raise _OvertakenError
-            for piece in _pieces(plan, pace.piece_rows):
-                began = time.monotonic()
-                _add(coordinator, campaign.campaign_id, mark, piece)
-                pace.rest(max(_LEAST_REST_SECONDS, _REST * (time.monotonic() - began)))
-        try:
-            _end(coordinator, campaign, mark)
-        except _OvertakenError:
-            _clear(coordinator, pace)
-            raise
-    return None
-
-
-def _has_number(store: SqlTransaction, campaign: Campaign) -> bool:
-    """Whether no other campaign of its name came first."""
-    return campaign.number == next_number(store.campaign_numbers(campaign.name))
-
-
-@repeated
-def _begin(coordinator: Coordinator, campaign: Campaign, mark: str) -> bool:
-    with coordinator.schedule() as schedule:
-        if not _has_number(schedule.store, campaign):
-            return False
-        schedule.store.add_campaign(campaign, (), (), mark)
-        return True
-
-
-@repeated
-def _add(coordinator: Coordinator, campaign_id: str, mark: str, piece: _Piece) -> None:
-    runs, slices = piece
-    with coordinator.schedule() as schedule:
-        _require_arriving(schedule.store, campaign_id, mark)
-        if runs:
-            schedule.store.add_runs(runs, slices)
-        else:
-            schedule.store.replace_slices(slices[0].run_id, slices[0].index, slices)
-
-
-@repeated
-def _end(coordinator: Coordinator, campaign: Campaign, mark: str) -> None:
-    """Show a campaign that is there whole; raises _OvertakenError if another came under its key meanwhile.
-
-    A repeat may be small enough to be stored at once: plans change with the times that slices took.
-    """
-    with coordinator.schedule() as schedule:
-        _require_arriving(schedule.store, campaign.campaign_id, mark)
-        if campaign.submission and schedule.store.submitted_as(campaign.owner, campaign.submission):
-            raise _OvertakenError  # in the block, so that the audit log gets no entry either
-        schedule.end_arrival(campaign.campaign_id)
 
 
 def _require_arriving(store: SqlTransaction, campaign_id: str, mark: str) -> None:
