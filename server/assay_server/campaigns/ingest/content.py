@@ -25,8 +25,8 @@ _REPORT = "look at the attempt's log; if it does not explain this, report it to 
 class LaunchOrdinals:
     """The launches of one attempt as intervals; one per process if they were numbered in order.
 
-    Memory: 24 bytes per interval. Time: a sort of the new launches, and a few passes over the intervals, for
-    any number of processes.
+    Memory: 24 bytes per interval. Time: a sort of the new launches, and of the intervals, which are mostly in
+    order, for any number of processes.
     """
 
     def __init__(self, *, may_skip: bool) -> None:
@@ -36,8 +36,8 @@ class LaunchOrdinals:
 
     def add(self, batches: Sequence[pa.RecordBatch], subject: str) -> None:
         """Add the launches of one more segment, or raise LaunchTableError and add none."""
-        new = _intervals_of(batches)
-        intervals = np.insert(self._intervals, _places(self._intervals, new), new, axis=1)
+        intervals = np.concatenate([self._intervals, _intervals_of(batches)], axis=1)
+        intervals = intervals[:, np.lexsort((intervals[1], intervals[0]))]
         same = intervals[0, 1:] == intervals[0, :-1]
         twice = np.flatnonzero(same & (intervals[1, 1:] <= intervals[2, :-1]))
         if len(twice):
@@ -53,39 +53,15 @@ class LaunchOrdinals:
 
 def _intervals_of(batches: Sequence[pa.RecordBatch]) -> np.ndarray:
     """The launches of a segment as sorted intervals; launches that come twice stay apart."""
-    return _new_intervals(
-        _together([values_of(batch.column("process")) for batch in batches]),
-        _together([values_of(batch.column("launch")) for batch in batches]),
+    process, launch = (
+        np.concatenate([np.empty(0, np.int64), *(values_of(batch.column(name)) for batch in batches)])
+        for name in ("process", "launch")
     )
-
-
-def _together(parts: Sequence[np.ndarray]) -> np.ndarray:
-    return parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, np.int64), *parts])
-
-
-def _new_intervals(process: np.ndarray, launch: np.ndarray) -> np.ndarray:
-    if _is_one_piece(process, launch):
-        return np.array([process[:1], launch[:1], launch[-1:]], np.int64)
-    process = process.astype(np.int64)
-    if not _in_order(process, launch):
-        order = np.lexsort((launch, process))
-        process, launch = process[order], launch[order]
-    return _joined(np.stack([process, launch, launch]))
-
-
-def _is_one_piece(process: np.ndarray, launch: np.ndarray) -> bool:
-    """Whether they are launches of one process in order, without gaps: nearly all segments are."""
-    return (
-        len(launch) > 0
-        and bool((process == process[0]).all())
-        and bool((launch[1:] - launch[:-1] == 1).all())
-    )
-
-
-def _in_order(process: np.ndarray, launch: np.ndarray) -> bool:
-    """Whether they ascend by process, then launch: profilers of one process write them so."""
-    same = process[1:] == process[:-1]
-    return bool(np.all(np.where(same, launch[1:] >= launch[:-1], process[1:] > process[:-1])))
+    # Launches of one process in order, without gaps: nearly all segments are that.
+    if len(launch) and (process == process[0]).all() and (launch[1:] - launch[:-1] == 1).all():
+        return np.array([process[:1], launch[:1], launch[-1:]])
+    order = np.lexsort((launch, process))
+    return _joined(np.stack([process, launch, launch])[:, order])
 
 
 def _left_out(intervals: np.ndarray, before: int) -> str:
@@ -102,17 +78,6 @@ def _joined(intervals: np.ndarray) -> np.ndarray:
     ends = np.ones(len(first), bool)
     ends[:-1] = begins[1:]
     return np.stack([process[begins], first[begins], last[ends]])
-
-
-def _places(known: np.ndarray, new: np.ndarray) -> np.ndarray:
-    """The known interval before which each new one belongs, by one binary search for all."""
-    low: np.ndarray = np.searchsorted(known[0], new[0], "left")
-    high = np.searchsorted(known[0], new[0], "right")
-    while (open_ := low < high).any():
-        middle = (low + high) // 2
-        behind = open_ & (known[1, np.minimum(middle, known.shape[1] - 1)] <= new[1])
-        low, high = np.where(behind, middle + 1, low), np.where(open_ & ~behind, middle, high)
-    return low
 
 
 class AttemptContent:
