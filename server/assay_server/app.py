@@ -141,7 +141,7 @@ class Server:
         First no more work is given, and calls under way have ``drain_seconds`` to end.
         """
         with self._stopping:
-            self.metrics.draining()
+            self.metrics.draining.set(1)
             if self.rpc is not None:
                 self.rpc.drain(self.settings.drain_seconds)
             self._resources.close()
@@ -236,10 +236,10 @@ class Server:
         listen = [check_listen_address(address) for address in self.settings.listen]
         endpoint = MetricsEndpoint(self.metrics.registry)
         with answering_not_serving(listen, self.settings.socket_group), contextlib.closing(endpoint):
-            self.metrics.standing_by(True)
+            self.metrics.standing_by.set(1)
             endpoint.serve(self.settings.metrics_place)
             yield
-            self.metrics.standing_by(False)
+            self.metrics.standing_by.set(0)
 
     def _coordinate(
         self, metadata: AuditedStore, database: SqliteStore | PostgresqlStore, records: RecordStore
@@ -247,7 +247,7 @@ class Server:
         settings, state, clock = self.settings, self.settings.state_dir, self._clock or SteadyClock()
 
         def refused() -> None:
-            self.metrics.not_stored()
+            self.metrics.store_errors.inc()
             self.writability.refused()
 
         free_bytes = settings.minimum_free_bytes
@@ -316,7 +316,7 @@ class Server:
         self.metrics_address = endpoint.address
 
     def _writable(self, writable: bool) -> None:
-        self.metrics.serving(writable)
+        self.metrics.serving.set(writable)
         if self.rpc is not None:
             self.rpc.set_serving(writable)
 

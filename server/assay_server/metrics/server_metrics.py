@@ -67,9 +67,9 @@ class ServerMetrics:
         def histogram(name: str, text: str, *labels: str) -> Histogram:
             return Histogram(f"assay_server_{name}", text, labels, registry=registry, buckets=SECONDS_BUCKETS)
 
-        self._calls = counter("calls_total", "Calls that have ended, by RPC and gRPC status.", "call", "code")
-        self._running = gauge("calls_running", "Calls under way, waiting ones included.", "call")
-        self._call_seconds = histogram(
+        calls = counter("calls_total", "Calls that have ended, by RPC and gRPC status.", "call", "code")
+        running = gauge("calls_running", "Calls under way, waiting ones included.", "call")
+        call_seconds = histogram(
             "call_seconds", "Time to answer, without waits for work; streams are left out.", "call"
         )
         self._launches = counter("launches_total", "Launches stored durably.")
@@ -78,19 +78,28 @@ class ServerMetrics:
         self._attempts = counter("attempts_ended_total", "Attempts that have ended, by outcome.", "outcome")
         self._failures = counter("failures_total", "Failed attempts by failure class.", "failure_class")
         self._analyses = counter("analyses_total", "Analyses that have ended, by outcome.", "outcome")
-        self._store_seconds = histogram(
+        store_seconds = histogram(
             "store_seconds", "Writing transactions: wait for the writer, work, commit.", "part"
         )
-        self._store_errors = counter("store_errors_total", "Writing transactions that were undone.")
+        self.store_errors = counter("store_errors_total", "Writing transactions that were undone.")
         # Looking up labels takes longer than counting; these are few, and needed for every call.
-        self._running_of = functools.cache(self._running.labels)
-        self._calls_of = functools.cache(self._calls.labels)
-        self._call_seconds_of = functools.cache(self._call_seconds.labels)
-        self._store_seconds_of = functools.cache(self._store_seconds.labels)
-        self._serving = gauge("serving", "1 while the health service says SERVING.")
-        self._draining = gauge("draining", "1 once the server was told to end.")
-        self._standing_by = gauge("standing_by", "1 while another server leads its database.")
-        registry.register(_KeepingCollector(state))
+        self._running_of = functools.cache(running.labels)
+        self._calls_of = functools.cache(calls.labels)
+        self._call_seconds_of = functools.cache(call_seconds.labels)
+        self._store_seconds_of = functools.cache(store_seconds.labels)
+        self.serving = gauge("serving", "1 while the health service says SERVING.")
+        self.draining = gauge("draining", "1 once the server was told to end.")
+        self.standing_by = gauge("standing_by", "1 while another server leads its database.")
+        # Other processes back up and check; their notes in the folder are read when metrics are.
+        kept_at = gauge(
+            "kept_time_seconds", "When the last backup and the last check ended, Unix time; 0: never.", "task"
+        )
+        kept_faults = gauge(
+            "kept_faults", "Files that the last backup lacks, and findings of the last check.", "task"
+        )
+        for task in Task:
+            kept_at.labels(task).set_function(functools.partial(_ended_seconds, state, task))
+            kept_faults.labels(task).set_function(functools.partial(_faults, state, task))
         # A counter that appears only with its first event hides that event from rate().
         for outcome in set(AttemptState) - set(ACTIVE_ATTEMPTS):
             self._attempts.labels(str(outcome))
@@ -150,53 +159,21 @@ class ServerMetrics:
         self._store_seconds_of("work").observe(work_seconds)
         self._store_seconds_of("commit").observe(commit_seconds)
 
-    def not_stored(self) -> None:
-        self._store_errors.inc()
-
-    # Told by the server itself.
-
     def analysed(self, done: bool) -> None:
         """An analysis has ended."""
         self._analyses.labels("done" if done else "failed").inc()
 
-    def serving(self, serving: bool) -> None:
-        """What the health service says now."""
-        self._serving.set(serving)
 
-    def standing_by(self, standing_by: bool) -> None:
-        """Whether it waits for the lead."""
-        self._standing_by.set(standing_by)
-
-    def draining(self) -> None:
-        """The server was told to end."""
-        self._draining.set(1)
+def _ended_seconds(state: Path, task: Task) -> float:
+    """When a task of maintenance was last done, Unix time; 0: never."""
+    done = last_done(state, task)
+    return 0.0 if done is None else done.ended_at_ms / 1000
 
 
-class _KeepingCollector(Collector):
-    """When the state folder was last backed up and checked, which other processes do.
-
-    Reads their two notes in the folder when metrics are read.
-    """
-
-    def __init__(self, state: Path) -> None:
-        self._state = state
-
-    def collect(self) -> Iterable[Metric]:
-        ended = GaugeMetricFamily(
-            "assay_server_kept_time_seconds",
-            "When the last backup and the last check ended, Unix time; 0: never.",
-            labels=["task"],
-        )
-        faults = GaugeMetricFamily(
-            "assay_server_kept_faults",
-            "Files that the last backup lacks, and findings of the last check.",
-            labels=["task"],
-        )
-        for task in Task:
-            done = last_done(self._state, task)
-            ended.add_metric([task], 0.0 if done is None else done.ended_at_ms / 1000)
-            faults.add_metric([task], 0 if done is None else done.faults)
-        return [ended, faults]
+def _faults(state: Path, task: Task) -> int:
+    """What it found then."""
+    done = last_done(state, task)
+    return 0 if done is None else done.faults
 
 
 class QueueCollector(Collector):
