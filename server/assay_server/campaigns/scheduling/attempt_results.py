@@ -138,7 +138,6 @@ class AttemptResults(Transitions):
         if attempt.state is not AttemptState.PUBLISHING:
             return attempt.state is AttemptState.PUBLISHED
         self.end_attempt(attempt, AttemptState.PUBLISHED, None)
-        self.effects.done.append(attempt)
         done = replace(self.slice_of(key), state=SliceState.DONE, **vars(file))
         self.store.save_slice(done)
         run = self.run_of(key.run_id)

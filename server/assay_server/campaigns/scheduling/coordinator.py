@@ -71,7 +71,7 @@ class Coordinator:
     def listen(self, listener: Listener, *about: Callable[[Effects], object]) -> None:
         """Call ``listener`` with the effects of every durable transaction, in the transaction's thread.
 
-        ``about``: only of those with effects of one of these kinds, such as ``attrgetter("freed")``.
+        ``about``: only of those with effects of one of these kinds, such as ``attrgetter("ended")``.
         """
         self._listeners.append((listener, about))
 
@@ -127,14 +127,6 @@ class Coordinator:
         self.slots.restarted(agent.agent_id, agent.session_id, self.clock.now_ms())
         self.queue.registered(agent.agent_id)
 
-    def _tell_slots(self, effects: Effects) -> None:
-        for attempt, why in effects.rested:
-            self.slots.failed(attempt, why, self.clock.now_ms())
-        for agent_id in effects.refused:
-            self.slots.refused(agent_id)
-        for attempt in effects.done:
-            self.slots.succeeded(attempt)
-
     def _follow(self, effects: Effects) -> None:
         for key in dict.fromkeys(effects.dead):
             try:
@@ -149,18 +141,28 @@ class Coordinator:
         """Bring what is kept in memory up to date, and call the listeners."""
         for campaign_id in effects.campaigns:
             self._last_changes[campaign_id] = next(self._change_numbers)
-        self._tell_slots(effects)
+        now_ms = self.clock.now_ms()
+        for attempt, why in effects.rested:
+            self.slots.failed(attempt, why, now_ms)
+        for agent_id in effects.refused:
+            self.slots.refused(agent_id)
+        for attempt, state, _ in effects.ended:
+            if state is AttemptState.PUBLISHED:
+                self.slots.succeeded(attempt)
+        self._tell_queue(effects, now_ms)
+        for listener, about in self._listeners:
+            if not about or any(kind(effects) for kind in about):
+                listener(effects)
+
+    def _tell_queue(self, effects: Effects, now_ms: int) -> None:
         if effects.doubt:
             self.queue.doubt()
         if effects.work:
             self.queue.changed(effects.campaigns, self.snapshot)
         for key, run in effects.leased:
-            self.queue.began(key, run, self.clock.now_ms())
-        for key in effects.freed:
-            self.queue.ended(key, self.clock.now_ms())
-        for listener, about in self._listeners:
-            if not about or any(kind(effects) for kind in about):
-                listener(effects)
+            self.queue.began(key, run, now_ms)
+        for attempt, _, _ in effects.ended:
+            self.queue.ended(attempt.key, now_ms)
 
 
 def _log_failure(attempt: Attempt, state: AttemptState, why: Failure | None) -> None:

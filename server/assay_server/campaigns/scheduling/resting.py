@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 
@@ -75,28 +75,20 @@ class RestingSlots:
         self._done: dict[SlotKey, int] = {}
         self._refused: set[str] = set()
 
-    def failed(self, attempt: Attempt, why: Failure, now_ms: int) -> Rest:
+    def failed(self, attempt: Attempt, why: Failure, now_ms: int) -> None:
         """An attempt failed through its box's fault: let its slot rest."""
         key = (attempt.agent_id, attempt.slot_id)
         with self._lock:
             before = self._rests.get(key)
             failures = before.failures + 1 if before is not None else 1
             pause_ms = self.policy.pause_ms(failures)
-            rest = Rest(
-                *key,
-                agent_name=attempt.agent_name,
-                session_id=attempt.session_id,
-                failures=failures,
-                until_ms=now_ms + pause_ms,
-                why=why,
-            )
-            self._rests[key] = rest
+            until_ms = now_ms + pause_ms
+            self._rests[key] = Rest(*key, attempt.agent_name, attempt.session_id, failures, until_ms, why)
         _log.warning(
             "slot %s of agent %s rests for %d s (failures in a row: %d): %s [%s]; %s",
             attempt.slot_id, attempt.agent_name, pause_ms // 1000, failures, why.cause, why.failure_class,
             why.remedy,
         )  # fmt: skip
-        return rest
 
     def succeeded(self, attempt: Attempt) -> None:
         """The slots of an attempt have done a run, so their box is in order: they no longer rest."""
@@ -116,8 +108,8 @@ class RestingSlots:
             self._refused.discard(agent_id)
             for key, rest in list(self._rests.items()):
                 if rest.agent_id == agent_id and rest.session_id != session_id:
-                    ended = min(rest.until_ms, now_ms)
-                    self._rests[key] = Rest(*key, rest.agent_name, session_id, rest.failures, ended, rest.why)
+                    until_ms = min(rest.until_ms, now_ms)
+                    self._rests[key] = replace(rest, session_id=session_id, until_ms=until_ms)
 
     def refused(self, agent_id: str) -> None:
         """The policy of an agent refused a run."""

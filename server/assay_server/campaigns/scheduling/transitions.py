@@ -76,17 +76,12 @@ def failure_of_runs(runs: Sequence[Run]) -> Failure | None:
     failed = [run for run in runs if run.state is RunState.FAILED]
     if not failed:
         return None
-    first = failed[0].failure
+    first, run_id = failed[0].failure, failed[0].run_id
     cause = f"{len(failed)} of {len(runs)} runs failed"
     if first is None:
-        return Failure("internal", failed[0].run_id, cause)
-    return Failure(
-        first.failure_class,
-        failed[0].run_id,
-        f"{cause}; the first: {first.subject}: {first.cause}",
-        first.remedy,
-        False,
-    )
+        return Failure("internal", run_id, cause)
+    cause = f"{cause}; the first: {first.subject}: {first.cause}"
+    return replace(first, subject=run_id, cause=cause, retryable=False)
 
 
 # Runs that may still get launches: failed and cancelled ones are not measured again.
@@ -119,9 +114,8 @@ class Effects:
     rested: list[tuple[Attempt, Failure]] = field(default_factory=list)  # failed through their boxes' fault
     refused: list[str] = field(default_factory=list)  # agents whose policies refused a run
     leased: list[tuple[AttemptKey, Run]] = field(default_factory=list)  # got GPUs
-    freed: list[AttemptKey] = field(default_factory=list)  # gave their slots back
-    done: list[Attempt] = field(default_factory=list)  # published
     stored: list[Segment] = field(default_factory=list)  # they are durable
+    # Attempts that gave their slots back, as they were, with their state from now on.
     ended: list[tuple[Attempt, AttemptState, Failure | None]] = field(default_factory=list)
     doubt: bool = False  # what the queue has in memory is read again
     # A slice may be waiting. A free slot does not set this: its own agent asks for work, and waking all
@@ -313,7 +307,6 @@ class Transitions:
         """Save an attempt that has ended; the caller decides about its slice."""
         run = self.run_of(attempt.key.run_id)  # first, so that what follows need not ask for its campaign
         self.store.save_attempt(replace(attempt, state=state, failure=why, ended_at_ms=self.now_ms))
-        self.effects.freed.append(attempt.key)
         self.effects.ended.append((attempt, state, why))
         if state is not AttemptState.EXPIRED:
             self.effects.dead.append(attempt.key)
