@@ -25,7 +25,7 @@ from assay_core.records.runs import RunsAction, RunsRequest
 from assay_sampling.errors import ParameterError, RefusedError
 from assay_sampling.running.failures import FailureClass
 from assay_server.campaigns.errors import UnknownThingError, known_campaign
-from assay_server.campaigns.scheduling.transitions import UNENDED_ATTEMPTS, Transitions
+from assay_server.campaigns.scheduling.transitions import Transitions
 from assay_server.store.model import OPEN_RUNS, Campaign, PendingRequest, SliceState
 
 RETRYABLE_RUNS = (RunState.FAILED, RunState.CANCELLED)
@@ -124,27 +124,22 @@ class RunsRequests(Transitions):
         None: it was carried out by another thread. The last piece ends it: the store then has no such pending
         request, and the returned one has its final counts.
         """
-        known = self.store.pending_requests(request.asked.campaign_id)
-        now = next((each for each in known if each.request_id == request.request_id), None)
+        pending = self.store.pending_requests(request.asked.campaign_id)
+        now = next((each for each in pending if each.request_id == request.request_id), None)
         if now is None:
             return None
         piece = self._next_runs(now, most)
-        run_ids = [run_id for _, run_id in piece]
         if piece:
-            ended = self._change(now, run_ids)
-            runs_changed = now.runs_changed + len(piece)
+            ended = self._change(now, [run_id for _, run_id in piece])
             now = replace(
                 now,
                 next_ordinal=piece[-1][0] + 1,
-                runs_changed=runs_changed,
+                runs_changed=now.runs_changed + len(piece),
                 attempts_ended=now.attempts_ended + ended,
             )
-        if len(piece) == most:
-            self.store.save_request(now)
-            return now
         handed_back = self._hand_back(now, most - len(piece))
         now = replace(now, attempts_ended=now.attempts_ended + handed_back)
-        if handed_back and handed_back == most - len(piece):
+        if len(piece) + handed_back == most:
             self.store.save_request(now)
             return now
         self.store.end_request(now.request_id)
@@ -169,7 +164,7 @@ class RunsRequests(Transitions):
         if request.action is RunsAction.RETRY:
             self.store.retry_runs(run_ids)
         elif request.action is RunsAction.CANCEL:
-            ended = self._cancel_attempts(run_ids)
+            ended = self.cancel_attempts(run_ids)
             self.store.cancel_runs(run_ids)
             # Detailed runs that wait for a light run that was cancelled alone begin at the first launch.
             light = self.store.run(request.asked.run_id) if request.asked.run_id else None
@@ -180,16 +175,9 @@ class RunsRequests(Transitions):
         self.effects.campaigns.add(request.asked.campaign_id)
         return ended
 
-    def _cancel_attempts(self, run_ids: list[str]) -> int:
-        attempts = self.store.attempts_of(run_ids, UNENDED_ATTEMPTS)
-        for attempt in attempts:
-            why = failure(FailureClass.CANCELLED, f"run {attempt.key.run_id}")
-            self.end_attempt(attempt, AttemptState.CANCELLED, why)
-        return len(attempts)
-
     def _hand_back(self, request: PendingRequest, most: int) -> int:
         """End running attempts of runs that are paused at once; their slices wait."""
-        if request.action is not RunsAction.PAUSE or not request.asked.at_once:
+        if request.action is not RunsAction.PAUSE or not request.asked.at_once or not most:
             return 0
         attempts = self.store.requested_attempts(request.asked, _HANDED_BACK)[:most]
         cause = "a person paused it at once, so it was handed back"

@@ -115,14 +115,7 @@ class Schedule(Leases, AttemptResults, RunsRequests):
             self.effects.analyse.add(campaign_id)
             return
         problem = why or failure_of_runs(self.store.runs(campaign_id))
-        self.store.save_campaign(
-            replace(
-                campaign,
-                state=CampaignState.DONE if problem is None else CampaignState.FAILED,
-                failure=problem,
-                has_report=why is None,
-                paused=False,
-                ended_at_ms=self.now_ms,
-            )
-        )
+        state = CampaignState.DONE if problem is None else CampaignState.FAILED
+        ended = replace(campaign, state=state, failure=problem, paused=False, ended_at_ms=self.now_ms)
+        self.store.save_campaign(replace(ended, has_report=why is None))
         self.effects.campaigns.add(campaign_id)

@@ -207,13 +207,9 @@ class Transitions:
     def _set_workload_aside(self, run: Run, why: Failure) -> None:
         """Fail the open runs of a workload that failed in many slots and of which nothing ever succeeded."""
         slots = slots_failed(self.store, run)
-        if len(slots) < MOST_SLOTS_FAILED:
-            return
-        runs = workload_runs(self.store, run)
-        if any(other.state is RunState.DONE for other in runs):
-            return
-        for other in runs:
-            if other.state in OPEN_RUNS:
+        runs = workload_runs(self.store, run) if len(slots) >= MOST_SLOTS_FAILED else []
+        if not any(other.state is RunState.DONE for other in runs):
+            for other in runs:
                 self._fail_run(other, set_aside(why, other, slots))
 
     def tries(self, key: AttemptKey) -> list[Attempt]:
@@ -285,15 +281,15 @@ class Transitions:
     def _give_up_workload(self, run: Run, why: Failure) -> bool:
         """Fail every open run of a workload that lost too many GPUs; False if it did not."""
         lost = gpus_lost(self.store, run)
-        if not too_many(lost):
-            return False
-        for other in workload_runs(self.store, run):
-            if other.state in OPEN_RUNS:
+        if too_many(lost):
+            for other in workload_runs(self.store, run):
                 self._fail_run(other, given_up(why, other, lost))
-        return True
+        return too_many(lost)
 
     def _fail_run(self, run: Run, why: Failure) -> None:
-        """Fail an open run through its first slice that has not ended; this cancels the others."""
+        """Fail a run, if it is open, through its first slice that has not ended; this cancels the others."""
+        if run.state not in OPEN_RUNS:
+            return
         open_slices = (SliceState.WAITING, SliceState.LEASED)
         piece = next((p for p in self.store.slices(run.run_id) if p.state in open_slices), None)
         if piece is not None:
@@ -353,10 +349,15 @@ class Transitions:
         for piece in self.store.slices(run_id):
             if piece.state in (SliceState.WAITING, SliceState.LEASED):
                 self.store.save_slice(replace(piece, state=SliceState.CANCELLED))
-        for attempt in self.store.attempts(run_id):
-            if attempt.state in UNENDED_ATTEMPTS:
-                why = failure(FailureClass.CANCELLED, f"run {run_id}")
-                self.end_attempt(attempt, AttemptState.CANCELLED, why)
+        self.cancel_attempts([run_id])
+
+    def cancel_attempts(self, run_ids: Sequence[str]) -> int:
+        """End every attempt of these runs that has not ended; returns how many it was."""
+        attempts = self.store.attempts_of(run_ids, UNENDED_ATTEMPTS)
+        for attempt in attempts:
+            why = failure(FailureClass.CANCELLED, f"run {attempt.key.run_id}")
+            self.end_attempt(attempt, AttemptState.CANCELLED, why)
+        return len(attempts)
 
     def advance(self, campaign_id: str) -> None:
         """Analyse or end a campaign whose runs have all ended, once no request about it is pending."""
@@ -378,24 +379,20 @@ class Transitions:
             self.effects.analyse.add(campaign_id)
             return
         why = failure_of_runs(self.store.runs(campaign_id))
-        self.store.save_campaign(
-            replace(campaign, state=state, failure=why, paused=False, ended_at_ms=self.now_ms)
-        )
+        ended = replace(campaign, state=state, failure=why, paused=False, ended_at_ms=self.now_ms)
+        self.store.save_campaign(ended)
 
     def _release_after(self, campaign: Campaign) -> None:
         """Let workloads wait for a slot whose predecessors have all ended, with any outcome."""
         after = campaign.compiled.scheduling.after
         if not after:
             return
-        held_now = self.store.held_workloads(campaign.campaign_id)
-        if not held_now:
+        waiting = self.store.held_workloads(campaign.campaign_id)
+        if not waiting:
             return
         still_open = self.store.open_workloads(campaign.campaign_id)
-        free = {name for name in held_now if not still_open & set(after.get(name, ()))}
-        if not free:
-            return
-        runs = self.store.runs(campaign.campaign_id)
-        for run in runs:
+        free = {name for name in waiting if not still_open & set(after.get(name, ()))}
+        for run in self.store.runs(campaign.campaign_id) if free else ():
             if run.workload in free and Hold.AFTER in run.holds:
                 self.store.set_holds([run.run_id], set(run.holds) - {Hold.AFTER})
                 self.effects.work = True
