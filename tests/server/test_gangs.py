@@ -367,7 +367,7 @@ class Gangs(RuleBasedStateMachine):
         with self.lab.store.transaction() as store:
             fresh.candidates(store)
             kept.candidates(store)
-        held = [sum(usage.held for usage in queue.shares.projects.values()) for queue in (fresh, kept)]
+        held = [sum(usage.gpus for usage in queue.shares.projects.values()) for queue in (fresh, kept)]
         assert held == [sum(len(attempt.slots) for attempt in self.lab.leased())] * 2
 
     def teardown(self) -> None:

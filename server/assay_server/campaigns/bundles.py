@@ -52,7 +52,7 @@ class _Part:
     """What a broken stream brought, and when it broke (Unix ms)."""
 
     path: Path
-    told: BundlePart
+    part: BundlePart
     at_ms: int
 
 
@@ -127,7 +127,7 @@ class BundleStore:
         """What streams of this holder brought here of these bundles before they broke."""
         with self._lock:
             holder_parts = (self._parts.get((holder, each.sha256)) for each in bundles)
-            return tuple(dict.fromkeys(part.told for part in holder_parts if part is not None))
+            return tuple(dict.fromkeys(part.part for part in holder_parts if part is not None))
 
     def begin(self, holder: str, bundle: Bundle, offset: int = 0) -> Incoming:
         """Begin to receive a bundle, or go on behind the part of it that the holder sent here.
@@ -139,14 +139,14 @@ class BundleStore:
             mine, total = store.bundle_bytes(holder)
         with self._lock, storage_errors(self._incoming):
             part = self._parts.pop((holder, bundle.sha256), None)  # one stream continues it
-            if part is not None and part.told.bytes != offset:
+            if part is not None and part.part.bytes != offset:
                 part.path.unlink(missing_ok=True)
                 part = None
             if offset and part is None:
                 cause = f"it goes on at byte {offset:,}, and the server has no such part of it from you"
                 raise InputError(f"bundle {bundle.sha256[:64]}", cause, "send it from its beginning")
-            mine += sum(each.told.bytes for (who, _), each in self._parts.items() if who == holder)
-            total += sum(each.told.bytes for each in self._parts.values())
+            mine += sum(each.part.bytes for (who, _), each in self._parts.items() if who == holder)
+            total += sum(each.part.bytes for each in self._parts.values())
             make_folder(self._incoming)
             room = min(
                 self.limits.bundle_identity_bytes - mine,

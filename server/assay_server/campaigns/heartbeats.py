@@ -67,10 +67,10 @@ class Heartbeats:
 def _seen_at_ms(store: SqlTransaction, beats: Sequence[Heartbeat]) -> list[int | None]:
     """When each of these agents was seen last; None: the store does not know this process of it."""
     sessions = store.sessions([beat.agent_id for beat in beats])
-    known = ((beat, sessions.get(beat.agent_id)) for beat in beats)
+    pairs = ((beat, sessions.get(beat.agent_id)) for beat in beats)
     return [
-        one.seen_at_ms if one is not None and one.session_id == beat.session_id else None
-        for beat, one in known
+        session.seen_at_ms if session is not None and session.session_id == beat.session_id else None
+        for beat, session in pairs
     ]
 
 
@@ -78,12 +78,12 @@ def _noted(schedule: Schedule, beats: Sequence[Heartbeat]) -> list[HeartbeatAnsw
     """Note that these agents were seen, and that their attempts live."""
     store, now_ms = schedule.store, schedule.now_ms
     attempts = store.attempts_with(each.key for beat in beats for each in beat.attempts)
-    known = list(zip(beats, _seen_at_ms(store, beats), strict=True))
-    late = [b.agent_id for b, at_ms in known if at_ms is not None and now_ms - at_ms > SEEN_EVERY_MS]
+    moments = list(zip(beats, _seen_at_ms(store, beats), strict=True))
+    late = [b.agent_id for b, at_ms in moments if at_ms is not None and now_ms - at_ms > SEEN_EVERY_MS]
     store.saw_agents(late, now_ms)
     longer: list[tuple[AttemptKey, int]] = []
     answers: list[HeartbeatAnswer] = []
-    for beat, at_ms in known:
+    for beat, at_ms in moments:
         drop = () if at_ms is None else _to_drop(schedule, beat, attempts, longer)
         answers.append(HeartbeatAnswer(drop, register_again=at_ms is None))
     store.extend_attempts(longer, now_ms + schedule.policy.lease_ms)

@@ -130,7 +130,7 @@ def sweep(coordinator: Coordinator) -> None:
     """Clean up the files that no server needs, before this one writes any."""
     with coordinator.snapshot() as store:
         unended = store.attempts_in(UNENDED_ATTEMPTS)  # their segments may still be needed
-        known = KnownFiles(
+        needed = KnownFiles(
             live=[each.key for each in unended],
             publishing=[each.key for each in unended if each.state is AttemptState.PUBLISHING],
             published=[piece.file for piece in store.published_slices()],
@@ -138,5 +138,5 @@ def sweep(coordinator: Coordinator) -> None:
             has_attempt=lambda *key: store.attempt(*key) is not None,
             bundles={kept_bundle.file for kept_bundle in store.bundles()},
         )
-        moved = coordinator.records.sweep(known)
+        moved = coordinator.records.sweep(needed)
     warn_of(moved)

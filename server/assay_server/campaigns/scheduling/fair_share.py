@@ -30,33 +30,30 @@ class Account:
 
 @dataclass(frozen=True)
 class Usage:
-    """GPU time of one project or person: ended leases as at ``at_ms``, and ``held`` GPUs.
+    """GPU time of one project or person: ended leases as at ``at_ms``, and ``gpus`` that are leased.
 
-    ``leased_ms``: the sum over the held GPUs of the moments at which their leases began.
+    ``leased_ms``: the sum over these GPUs of the moments at which their leases began.
     """
 
     ended_s: float = 0.0
     at_ms: int = 0
-    held: int = 0
+    gpus: int = 0
     leased_ms: int = 0
 
     def seconds(self, now_ms: int) -> float:
         """GPU seconds that count now."""
-        running_ms = self.held * (now_ms + ADVANCE_MS) - self.leased_ms
+        running_ms = self.gpus * (now_ms + ADVANCE_MS) - self.leased_ms
         return self.ended_s * decay(now_ms - self.at_ms) + running_ms / 1000
 
     def began(self, leased_at_ms: int, gpus: int = 1) -> Usage:
-        held_ms = self.leased_ms + gpus * leased_at_ms
-        return Usage(self.ended_s, self.at_ms, self.held + gpus, held_ms)
-
-    def ended(self, leased_at_ms: int, gpus: int = 1) -> Usage:
-        return self.began(leased_at_ms, -gpus)
+        leased_ms = self.leased_ms + gpus * leased_at_ms
+        return Usage(self.ended_s, self.at_ms, self.gpus + gpus, leased_ms)
 
     def spent(self, seconds: float, ended_at_ms: int) -> Usage:
         """With GPU seconds that ended at a moment, which may be before or after ``at_ms``."""
         at_ms = max(self.at_ms, ended_at_ms)
         total = self.ended_s * decay(at_ms - self.at_ms) + seconds * decay(at_ms - ended_at_ms)
-        return Usage(total, at_ms, self.held, self.leased_ms)
+        return Usage(total, at_ms, self.gpus, self.leased_ms)
 
 
 def decay(age_ms: int) -> float:
@@ -126,32 +123,39 @@ class Ledger:
     def began(self, key: AttemptKey, campaign_id: str, account: Account, at_ms: int, gpus: int = 1) -> None:
         """A lease of GPUs began."""
         with self._lock:
-            known = self._leases.pop(key, None)
-            if known is not None:
-                self._change(known.account, lambda usage: usage.ended(known.leased_at_ms, known.gpus))
+            self._pop(key)
             self._leases[key] = _Lease(campaign_id, account, at_ms, gpus)
             self._change(account, lambda usage: usage.began(at_ms, gpus))
 
     def ended(self, key: AttemptKey, at_ms: int) -> None:
         """A lease ended; does nothing if it was not of a GPU, or has ended before."""
         with self._lock:
-            known = self._leases.pop(key, None)
-            if known is None:
-                return
-            self._change(known.account, lambda usage: usage.ended(known.leased_at_ms, known.gpus))
-            self._spend(known.campaign_id, known.account, known.seconds(at_ms), at_ms)
+            lease = self._pop(key)
+            if lease is not None:
+                self._spend(lease.campaign_id, lease.account, lease.seconds(at_ms), at_ms)
+
+    def _pop(self, key: AttemptKey) -> _Lease | None:
+        """Take a lease out of the use of its account, if it is there."""
+        lease = self._leases.pop(key, None)
+        if lease is not None:
+            self._change(lease.account, lambda usage: usage.began(lease.leased_at_ms, -lease.gpus))
+        return lease
 
     def campaign_seconds(self, campaign_id: str, now_ms: int) -> float:
         """GPU seconds of a campaign, with what its held leases have run so far."""
         with self._lock:
-            running = sum(h.seconds(now_ms) for h in self._leases.values() if h.campaign_id == campaign_id)
+            running = sum(
+                each.seconds(now_ms) for each in self._leases.values() if each.campaign_id == campaign_id
+            )
             return self._campaigns.get(campaign_id, 0.0) + running
 
     def person_seconds(self, owner: str, now_ms: int) -> float:
         """GPU seconds of a person in the last PERSON_DAYS days, with those of held leases so far."""
         first = now_ms // _DAY_MS - PERSON_DAYS
         with self._lock:
-            running = sum(h.seconds(now_ms) for h in self._leases.values() if h.account.owner == owner)
+            running = sum(
+                each.seconds(now_ms) for each in self._leases.values() if each.account.owner == owner
+            )
             ended = sum(s for day, s in self._days.get(owner, {}).items() if day > first)
             return ended + running
 

@@ -237,11 +237,11 @@ class Leases(Transitions):
     """Requests of agents to the scheduler: register, lease work, and keep it."""
 
     def register(
-        self, agent: Agent, held: Mapping[AttemptKey, bytes]
+        self, agent: Agent, lease_secrets: Mapping[AttemptKey, bytes]
     ) -> tuple[list[AttemptKey], list[AttemptKey]]:
-        """Register an agent's process; returns which of its held attempts to resume, and which to drop.
+        """Register an agent's process; returns which of its attempts to resume, and which to drop.
 
-        ``held``: attempts of an earlier process that it found on its disk, with the secrets of their leases.
+        ``lease_secrets``: attempts of an earlier process on its disk, with the secrets of their leases.
         The earlier process's other attempts are lost: their slices wait again at once.
         """
         before = self._require_one_of_its_kind(agent)
@@ -251,13 +251,13 @@ class Leases(Transitions):
         since_ms = before.since_ms if before is not None and same else self.now_ms
         self.store.put_agent(replace(agent, seen_at_ms=self.now_ms, since_ms=since_ms))
         for attempt in self.store.attempts_in((AttemptState.LEASED,), agent_id=agent.agent_id):
-            is_held = attempt.belongs_to(agent.agent_id, held.get(attempt.key, b""))
-            if attempt.session_id != agent.session_id and not is_held:
+            is_resumed = attempt.belongs_to(agent.agent_id, lease_secrets.get(attempt.key, b""))
+            if attempt.session_id != agent.session_id and not is_resumed:
                 self._lose(attempt, FailureClass.AGENT_RESTARTED, AttemptState.FAILED)
         resume, drop = [], []
-        for key, secret in held.items():
-            known = self.store.attempt(key.run_id, key.slice_index, key.attempt)
-            mine = known is not None and known.belongs_to(agent.agent_id, secret)
+        for key, secret in lease_secrets.items():
+            attempt_before = self.store.attempt(key.run_id, key.slice_index, key.attempt)
+            mine = attempt_before is not None and attempt_before.belongs_to(agent.agent_id, secret)
             live_attempt = self.live_attempt(key) if mine else None
             if live_attempt is None:
                 drop.append(key)
@@ -269,20 +269,20 @@ class Leases(Transitions):
 
     def _require_one_of_its_kind(self, agent: Agent) -> Agent | None:
         """The agent as it is known; raises DuplicateIdentityError if it is alive in another place."""
-        known = self.store.agent(agent.agent_id)
-        if known is None or known.session_id == agent.session_id:
-            return known
-        places = (known.place, agent.place)
-        silent_ms = self.now_ms - known.seen_at_ms
+        before = self.store.agent(agent.agent_id)
+        if before is None or before.session_id == agent.session_id:
+            return before
+        places = (before.place, agent.place)
+        silent_ms = self.now_ms - before.seen_at_ms
         if all(places) and places[0] != places[1] and silent_ms < SEEN_EVERY_MS + self.policy.lease_ms // 2:
             raise DuplicateIdentityError(
                 f"agent {agent.name}",
-                f"its identity {agent.agent_id} is also that of agent {known.name} on host "
-                f"{known.inventory.host or 'unknown'}, seen {silent_ms // 1000} s ago: one state "
+                f"its identity {agent.agent_id} is also that of agent {before.name} on host "
+                f"{before.inventory.host or 'unknown'}, seen {silent_ms // 1000} s ago: one state "
                 "folder is a copy of the other",
                 "on the copy: assay-agent new-identity --state DIR, join again (over TCP), start that agent",
             )
-        return known
+        return before
 
     def is_registered(self, agent_id: str, session_id: str) -> bool:
         """Whether this is the current process of a known agent; records that it was seen."""

@@ -177,21 +177,21 @@ class Reservations:
     def of_lane(self, lane_id: int, agent_id: str, now_ms: int) -> frozenset[str]:
         """The slots of an agent that are kept for a lane."""
         with self._lock:
-            known = next((r for r in self._live(now_ms) if r.lane_id == lane_id), None)
-            return known.slots if known is not None and known.agent_id == agent_id else frozenset()
+            mine = (r for r in self._live(now_ms) if (r.lane_id, r.agent_id) == (lane_id, agent_id))
+            return next((reservation.slots for reservation in mine), frozenset())
 
     def reserve(self, reservation: Reservation, now_ms: int) -> bool:
         """Reserve slots, or renew that; False if the lane has slots elsewhere, or another lane has these."""
         with self._lock:
-            for known in self._live(now_ms):
-                same_box = known.agent_id == reservation.agent_id
-                if known.lane_id == reservation.lane_id and not same_box:
+            for other in self._live(now_ms):
+                same_box = other.agent_id == reservation.agent_id
+                if other.lane_id == reservation.lane_id and not same_box:
                     return False
-                overlaps = same_box and bool(known.slots & reservation.slots)
+                overlaps = same_box and bool(other.slots & reservation.slots)
                 if (
                     overlaps
-                    and known.lane_id != reservation.lane_id
-                    and known.priority >= reservation.priority
+                    and other.lane_id != reservation.lane_id
+                    and other.priority >= reservation.priority
                 ):
                     return False
             self._of_lanes[reservation.lane_id] = reservation
