@@ -190,26 +190,21 @@ _PAGE_FOOT = """
 ## How to read this
 
 - *Ingest* begins with launches on the sender's disk and ends with one fsynced zstd Parquet file for each
-  sender, in row groups of 131,072 launches, columns encoded alike. Only ours validates every batch and name,
-  fsyncs every segment before acknowledging it, keeps state in SQLite, writes checksums, and sends segments
-  compressed. Both servers use the system's allocator for Arrow, which makes them faster. Cases alternate,
-  and a promise takes the median of each round's ratios.
+  sender, in row groups of 131,072 launches. Only ours validates every batch and name, fsyncs every segment
+  before acknowledging it, keeps state in SQLite, writes checksums, and sends segments compressed. Cases
+  alternate, and a promise takes the median of each round's ratios.
 - *Download* is over a Unix socket. A copy checks nothing; `assay lab fetch` checks each file's hash and makes
   it durable; record batches are decoded, compressed and validated.
-- *PKS* groups the same standardised, projected rows as the peer, which runs `KMeans(n_init=10)` for each K:
-  timed with one seed, its inertias medians of ten.
+- *PKS* groups the same rows as the peer, which runs `KMeans(n_init=10)` for each K: timed with one seed, its
+  inertias medians of ten.
 - *Encode and predict* gives every launch a group by SGD, GaussianNB and an MLP trained beforehand. Plain
-  scikit-learn takes 100,000 launches at a time, and its first chunk gives the rate; ours classifies distinct
-  signatures once.
+  scikit-learn takes 100,000 launches at a time, and its first chunk gives the rate.
 - *Sieve and STEM+ROOT* are CPU seconds, the best of three in each process. "To weights" goes from the columns
   to representatives and weights; "scored and hashed" is `select(...)`.
-- *A lab* has simulated agents in one process, each with a connection of its own; heartbeats are timed from
-  the moment they are due. Runs of 0 s show the most that server and machine finish together; a lease's ratios
-  are of CPU time.
-- *A live page* is drawn anew when something has changed, twice a second here; watching is compared with the
-  same changes without watchers.
-- The command exits with 1 if a promise is missed, and names it on standard error. Peak memory is that of the
-  whole process, including the generated launches.
+- *A lab* has simulated agents in one process; heartbeats are timed from the moment they are due. Runs of 0 s
+  show the most that server and machine finish together; a lease's ratios are of CPU time.
+- *A live page* is drawn anew twice a second; watching is compared with the same changes without watchers.
+- The command exits with 1 if a promise is missed. Peak memory includes the generated launches.
 """
 
 

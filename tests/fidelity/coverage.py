@@ -137,10 +137,9 @@ def section(effort: Effort) -> Section:
         title="Intervals: coverage",
         about=(
             f"{_DRAWS[effort]:,} draws a cell; kineto and nsys are real recordings, ncu, sieve and made "
-            "synthetic; before: Student's t over the drawn launches, none taken whole (stem: the known "
-            "variance, as now). Width: median half width / (1.96 x root mean square error of the draws), "
-            f"empty where every draw projects the truth; the design withholds the interval of {withheld} of "
-            f"{len(cells)} cells."
+            "synthetic; before: Student's t over the drawn launches (stem: the known variance). Width: "
+            "median half width / (1.96 x root mean square error of the draws), empty where every draw "
+            f"projects the truth; the design withholds the interval of {withheld} of {len(cells)} cells."
         ),
         columns=(
             "recording", "method", "launches", "held before, %", "width before", "held, %", "width",

@@ -94,10 +94,9 @@ def table(
     goals = ", ".join(f"{most:g} % at {speedup:g}" for speedup, most in GOALS.items())
     about = (
         "`three_gpus` is synthetic, `infer` and `graph` are simulated, the others PyTorch traces of real "
-        f"GPUs, by operation; errors are root mean squares over {draws} draws, means over the GPUs that "
-        "were not selected on, held: intervals there that hold the total, and methods that cannot reach a "
-        f"speedup are left out. Bounds: on `three_gpus` `balanced` has at most {goals}, and less than "
-        "`proportional` and `random`."
+        f"GPUs, by operation; errors are root mean squares over {draws} draws, means over the other GPUs, "
+        "held: intervals there that hold the total. Bounds: on `three_gpus` `balanced` has at most "
+        f"{goals}, and less than `proportional` and `random`."
     )
     return Section("Methods at equal speedups", about, _COLUMNS, rows, missed)
 

@@ -94,11 +94,10 @@ def section(effort: Effort) -> Section:
     ]
     return Section(
         "Labels of new signatures by model",
-        "Windows of 46 to 1,000 launches of workloads of which every launch has counters: virtual GPUs and "
-        "a generated page (synthetic), one application on three simulated GPUs. Accuracy by light time, of "
-        "new signatures of known kernels and of all launches that a model labelled; then what the window "
-        "alone says, and how far that is from all that came (mean of the distances); the last two models "
-        "were not kept.",
+        "Windows of 46 to 1,000 launches of workloads with counters of every launch: synthetic (virtual "
+        "GPUs, a generated page) and one application on three simulated GPUs. Accuracy by light time, of "
+        "new signatures of known kernels and of all labelled launches; then what the window alone says, "
+        "and its mean distance from all that came; the last two models were not kept.",
         _COLUMNS,
         rows,
         _missed(found, float(np.mean(lost))),

@@ -16,7 +16,8 @@ space of KTT's benchmark hub (MIT), serving latencies of aiconfigurator (NVIDIA,
 ours has met a GPU**: these numbers say how selections hold across GPUs, not how well Assay measures.
 
 Selections are scored on another GPU with unchanged weights, against its whole time. Group errors of all
-methods are by operator and exact input shapes (by launch: kernel, grid, block, operator, shapes).
+methods are by operator and exact input shapes (by launch: kernel, grid, block, operator, shapes). A section
+lists the bounds that it missed.
 """
 
 _COLUMNS = (
