@@ -49,12 +49,12 @@ COLUMNS = (
     "saved",
 )
 ABOUT = (
-    "Launches of real Accel-Sim runs of synthetic kernels (simulated) that have interval logs, in percent "
-    "of all cycles / of active cycles, without the launch latency; a launch that does not stop has an "
-    "error of 0 and saves nothing. The default was chosen on the families called `choosing`; nobody had "
-    f"looked at those for `reporting` before. Goal for the default on the latter: saves at least "
+    "Launches of real Accel-Sim runs of synthetic kernels (simulated), in percent of all cycles / of "
+    "active cycles, without the launch latency; a launch that does not stop has an error of 0 and saves "
+    "nothing. The default was chosen on the families called `choosing` and on `solver`, another "
+    "application; goal on those for `reporting`, first looked at afterwards: saves at least "
     f"{LEAST_SAVED_PERCENT:g} % of the cycles, mean error where it stops at most "
-    f"{GREATEST_MEAN_ERROR_PERCENT:g} %. `solver` is another application; it was in view, too"
+    f"{GREATEST_MEAN_ERROR_PERCENT:g} %"
 )
 
 

@@ -83,8 +83,8 @@ def section(effort: Effort) -> Section:
         title="Slices chosen from the light run, and windows of the first launches",
         about=(
             f"Synthetic: the demo's workloads {', '.join(names)} on a virtual V100, carried by light time to "
-            f"a virtual {' and a virtual '.join(TARGETS)}; slices of {SLICE_LAUNCHES} launches. Errors are "
-            "those of the worse target, as mean and maximum over the workloads."
+            f"a virtual {' and a virtual '.join(TARGETS)}; slices of {SLICE_LAUNCHES} launches; errors of "
+            "the worse target, mean and maximum over the workloads."
         ),
         columns=(
             "window", "launches", "slices", "most unseen / %", "total error / %", "largest / %",

@@ -25,14 +25,14 @@ _COLUMNS = (
     "do not", "largest error of trusted (%)",
 )  # fmt: skip
 _ABOUT = (
-    "The verdict that selections by every method, budget and kind of weights get where they are made, and "
+    "The verdict on selections by every method, budget and kind of weights where they are made, and "
     f"whether they are within {GOAL_ERROR_PERCENT:g} % of the total and {GOAL_GROUP_ERROR_PERCENT:g} % over "
-    "kernels and grids (by operation: operators and shapes) on another GPU; `three_gpus` and workloads on "
-    "virtual GPUs are synthetic, `graph` and `infer` simulated, others measured (`serving` is composed of "
-    "measured times). Limits were set on every other workload of the alphabet (setting); bounds, on those "
-    f"between (judging): of those within at least {LEAST_TRUSTED_PERCENT:g} % are trusted, of the trusted "
-    f"at least {LEAST_RIGHT_PERCENT:g} % are within, of those beyond at least {LEAST_WARNED_PERCENT:g} % "
-    "'do not'; everywhere no trusted selection by a method's defaults is off by more than "
+    "kernels and grids (by operation: operators and shapes) on another GPU; `three_gpus` and virtual GPUs "
+    "are synthetic, `graph` and `infer` simulated, others measured (`serving`: composed of measured "
+    "times). Limits were set on every other workload of the alphabet (setting); bounds, on those between "
+    f"(judging): of those within at least {LEAST_TRUSTED_PERCENT:g} % are trusted, of the trusted at least "
+    f"{LEAST_RIGHT_PERCENT:g} % are within, of those beyond at least {LEAST_WARNED_PERCENT:g} % 'do not'; "
+    "no trusted selection by a method's defaults is off by more than "
     f"{MOST_ERROR_OF_TRUSTED_PERCENT:g} %."
 )
 _SEEDS = 2

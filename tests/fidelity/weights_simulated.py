@@ -22,11 +22,10 @@ FEATURES = (
 )  # fmt: skip
 _COLUMNS = ("K", "on", "by launches", "by light time")
 _ABOUT = (
-    "Simulated: `infer` of the shared data, 139 launches of synthetic kernels on three configurations; "
-    "plain k-means on standardised counts of what a launch executes, represented by the first launch, "
-    "selected on the QV100 and scored in active cycles, which are a simulator's light time, signed total "
-    "error / group error in %. Bound: by light time no group error is larger; totals may be, where errors "
-    "of groups cancelled."
+    "Simulated: `infer`, 139 launches of synthetic kernels on three configurations; plain k-means on "
+    "standardised counts of what a launch executes, represented by the first launch, selected on the QV100 "
+    "and scored in active cycles, a simulator's light time, signed total error / group error in %. Bound: "
+    "by light time no group error is larger."
 )
 
 
