@@ -49,7 +49,7 @@ SECTIONS: dict[str, Callable[[Effort], Section]] = {
 _HEAD = """# Fidelity
 
 Written by `make bench-fidelity FIDELITY_ARGS='--output docs/fidelity.md'`. Every section says where its data
-is from, and which bounds it missed; nothing here was measured on a GPU unless it says so.
+is from; nothing here was measured on a GPU unless it says so.
 
 """
 

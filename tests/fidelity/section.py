@@ -36,8 +36,8 @@ class Section:
         lines = [f"## {self.title}", "", self.about, ""]
         lines += ["| " + " | ".join(self.columns) + " |", "|" + "---|" * len(self.columns)]
         lines += ["| " + " | ".join(row) + " |" for row in self.rows]
-        if self.missed:
-            lines += ["", "Bounds missed:", *(f"- {text}" for text in self.missed)]
+        lines += ["", "Bounds missed:" if self.missed else "Bounds missed: none."]
+        lines += [f"- {text}" for text in self.missed]
         return "\n".join(lines) + "\n"
 
 
