@@ -55,8 +55,8 @@ class VirtualGPUs:
         return cls(kind, int(count))
 
 
-def _virtual(given: Any) -> Any:
-    return VirtualGPUs.parse(given) if isinstance(given, str) else given
+def _virtual(setting: Any) -> Any:
+    return VirtualGPUs.parse(setting) if isinstance(setting, str) else setting
 
 
 class AgentSettings(ProgramSettings):

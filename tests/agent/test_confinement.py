@@ -17,7 +17,7 @@ import pytest
 from assay_agent.execution.confinement.command import BundledCommand
 from assay_agent.execution.confinement.leftovers import remove_strange, require_plain
 from assay_agent.execution.confinement.means import FOLDERS, find_means
-from assay_agent.execution.confinement.place import HELD, Place
+from assay_agent.execution.confinement.place import TMPFS, Place
 from assay_agent.execution.confinement.seccomp import seccomp_filter
 from assay_agent.execution.confinement.start import wrong_mounts
 from assay_agent.execution.confinement.view import View
@@ -154,7 +154,7 @@ def run(
     base, work = place.path.parent, place.path / "work"
     view = View(
         readable=("/etc",) if whole_etc else (),
-        writable=((str(work), f"{HELD}/work"), *more),
+        writable=((str(work), f"{TMPFS}/work"), *more),
         hidden=(str(base.parent),),
     )
     command = bubblewrap_here().command(["/bin/sh", "-c", script], view, work, place, base / "not-started")

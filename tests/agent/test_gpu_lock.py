@@ -64,7 +64,7 @@ def test_who_waited_for_a_lock_that_was_removed_takes_the_next_one(
     monkeypatch.setattr(fcntl, "flock", raced)
     with workspace(VIRTUAL, tmp_path / "state", WORK, NEVER) as space:
         lock = private_directory(VIRTUAL) / "lock"
-        assert os.path.samestat(os.fstat(space.held), lock.stat())
+        assert os.path.samestat(os.fstat(space.lock), lock.stat())
     assert len(seen) == 2
 
 

@@ -245,10 +245,10 @@ def test_the_daemon_logs_its_clients_and_a_run_without_mps_is_none(
         nobody = measurement.log.environment["CUDA_MPS_PIPE_DIRECTORY"]
         kept_away = {**library, "CUDA_MPS_PIPE_DIRECTORY": nobody}
         with pytest.raises(ProbeError, match="cuInit: 100"):
-            probe_sms(kept_away, bench.folder, "GPU-1", measurement.space.held)
+            probe_sms(kept_away, bench.folder, "GPU-1", measurement.space.lock)
         assert driven.clients_seen() == 0
         with pytest.raises(ProbeError, match="cuInit: 805"):
-            probe_sms({**library, **driven.folders.variables}, bench.folder, "GPU-1", measurement.space.held)
+            probe_sms({**library, **driven.folders.variables}, bench.folder, "GPU-1", measurement.space.lock)
         assert driven.clients_seen() == 1
 
 

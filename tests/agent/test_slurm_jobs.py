@@ -221,8 +221,8 @@ END = "2026-11-23T10:00:00"
     [
         (f"JobState=RUNNING PreemptTime=None EndTime={END}", 60, WhyStopped.LIMIT),
         (f"JobState=RUNNING PreemptTime=None EndTime={END}", 120, WhyStopped.LIMIT),
-        (f"JobState=RUNNING EndTime={END}", 121, WhyStopped.ASKED),
-        ("JobState=RUNNING EndTime=Unknown", 0, WhyStopped.ASKED),
+        (f"JobState=RUNNING EndTime={END}", 121, WhyStopped.REQUEST),
+        ("JobState=RUNNING EndTime=Unknown", 0, WhyStopped.REQUEST),
         (f"JobState=RUNNING PreemptTime=2026-11-23T09:50:00 EndTime={END}", 60, WhyStopped.PREEMPTED),
         (f"JobState=COMPLETING EndTime={END}", 60, WhyStopped.ENDED),
         (f"JobState=CANCELLED PreemptTime=None EndTime={END}", 60, WhyStopped.ENDED),

@@ -51,8 +51,8 @@ def box(tmp_path: Path) -> Box:
 
 
 def test_the_last_of_two_runs_resumes(box: Box) -> None:
-    with box.pause.held("gpu-a", box.told.append):
-        with box.pause.held("gpu-b", box.told.append):
+    with box.pause.hold("gpu-a", box.told.append):
+        with box.pause.hold("gpu-b", box.told.append):
             assert box.markers() == ["gpu-a.holder", "gpu-b.holder"]
         assert "profile --resume" not in box.orders()
         assert box.markers() == ["gpu-a.holder"]
@@ -61,13 +61,13 @@ def test_the_last_of_two_runs_resumes(box: Box) -> None:
 
 
 def test_a_run_that_fails_resumes_all_the_same(box: Box) -> None:
-    with pytest.raises(ZeroDivisionError), box.pause.held("gpu-a", box.told.append):
+    with pytest.raises(ZeroDivisionError), box.pause.hold("gpu-a", box.told.append):
         1 / 0  # noqa: B018
     assert box.orders() == ["profile --pause", "profile --resume"]
 
 
 def test_a_box_without_dcgm_is_left_alone(box: Box) -> None:
-    with DcgmPause(box.folder, box.path, list).held("gpu-a", box.told.append):
+    with DcgmPause(box.folder, box.path, list).hold("gpu-a", box.told.append):
         pass
     assert (box.orders(), box.folder.exists()) == ([], False)
 
@@ -75,12 +75,12 @@ def test_a_box_without_dcgm_is_left_alone(box: Box) -> None:
 def test_a_pause_that_is_refused_is_told_and_the_run_goes_on(box: Box) -> None:
     box.broken.touch()
     ran = False
-    with box.pause.held("gpu-a", box.told.append):
+    with box.pause.hold("gpu-a", box.told.append):
         ran = True
         box.broken.unlink()
     assert ran
     assert box.told == ["nv-hostengine (process 7): dcgmi profile --pause says: Error: no profiling module"]
-    with DcgmPause(box.folder, "/nowhere", lambda: [ENGINE]).held("gpu-a", box.told.append):
+    with DcgmPause(box.folder, "/nowhere", lambda: [ENGINE]).hold("gpu-a", box.told.append):
         pass
     assert box.told[1:] == ["nv-hostengine (process 7): dcgmi is not in the PATH"]
 
@@ -91,7 +91,7 @@ from pathlib import Path
 from assay_agent.guards.dcgm import DcgmPause
 from assay_agent.guards.dcgm_processes import DcgmProcess
 engine = DcgmProcess(7, "nv-hostengine", embedded=False)
-with DcgmPause(Path(sys.argv[1]), sys.argv[2], lambda: [engine]).held(sys.argv[3], print):
+with DcgmPause(Path(sys.argv[1]), sys.argv[2], lambda: [engine]).hold(sys.argv[3], print):
     print("held", flush=True)
     time.sleep(600)
 """
@@ -108,7 +108,7 @@ def test_a_killed_agent_leaves_a_pause_that_the_next_start_undoes(box: Box) -> N
         process.send_signal(signal.SIGKILL)
         process.wait()
     assert box.markers() == ["gpu-a.holder"]
-    with box.pause.held("gpu-b", box.told.append):
+    with box.pause.hold("gpu-b", box.told.append):
         box.pause.resume_leftovers()  # another run needs the pause, and will undo it
         assert box.orders()[1:] == ["profile --pause"]
     assert box.orders()[2:] == ["profile --resume"]
@@ -157,7 +157,7 @@ def test_an_agent_that_starts_resumes_what_a_killed_one_left_paused(
     ],
 )
 def test_dcgmi_pauses_one_engine(box: Box, running: list[DcgmProcess], told: str) -> None:
-    with DcgmPause(box.folder, box.path, lambda: running).held("gpu-a", box.told.append):
+    with DcgmPause(box.folder, box.path, lambda: running).hold("gpu-a", box.told.append):
         pass
     assert box.orders() == ["profile --pause", "profile --resume"]
     assert bool(box.told) is bool(told)
@@ -166,7 +166,7 @@ def test_dcgmi_pauses_one_engine(box: Box, running: list[DcgmProcess], told: str
 
 def test_an_engine_inside_a_program_that_dcgmi_does_not_reach_is_told(box: Box) -> None:
     box.broken.touch()
-    with DcgmPause(box.folder, box.path, lambda: [EXPORTER]).held("gpu-a", box.told.append):
+    with DcgmPause(box.folder, box.path, lambda: [EXPORTER]).hold("gpu-a", box.told.append):
         pass
     assert box.told == ["dcgm-exporter (process 8): dcgmi profile --pause says: Error: no profiling module"]
 

@@ -47,17 +47,17 @@ def join(
     from assay_core.identity.join_token import JoinToken  # noqa: PLC0415 - other commands do not need it
 
     before = credentials_folder(settings.state_dir).read()
-    given = given_token(token)
+    token_text = given_token(token)
     agent_id = kept_agent_id(settings.state_dir)
     if (
         if_needed
         and before is not None
         and agent_id is not None
-        and _is_enough(before, agent_id, JoinToken.parse(given))
+        and _is_enough(before, agent_id, JoinToken.parse(token_text))
     ):
         _say(before, agent_id, agent_name(settings), settings.state_dir, as_json)
         return
-    agent_id, credentials, joined = join_lab(settings, address, given)
+    agent_id, credentials, joined = join_lab(settings, address, token_text)
     _say(credentials, agent_id, joined.name, settings.state_dir, as_json)
 
 

@@ -19,11 +19,11 @@ from assay_sampling.errors import ParameterError, RefusedError
 policy_app = typer.Typer(help="Check what a server may ask this agent to run.", no_args_is_help=True)
 
 
-def policy_in_force(given: Path | None) -> Path | None:
+def policy_in_force(path: Path | None) -> Path | None:
     """The policy file that was named, else the box's default one if it exists."""
-    if given is None and DEFAULT_POLICY_FILE.exists():
+    if path is None and DEFAULT_POLICY_FILE.exists():
         return DEFAULT_POLICY_FILE
-    return given
+    return path
 
 
 @policy_app.callback()
@@ -75,9 +75,9 @@ def _described(decision: Decision) -> str:
     return "\n".join(lines)
 
 
-def _variables(given: list[str]) -> dict[str, str]:
+def _variables(assignments: list[str]) -> dict[str, str]:
     variables = {}
-    for text in given:
+    for text in assignments:
         name, equals, value = text.partition("=")
         if not equals:
             raise ParameterError("--env", f"{text!r} has no '='", "write NAME=VALUE")

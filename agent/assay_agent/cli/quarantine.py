@@ -89,9 +89,9 @@ def _one_entry(quarantine: Quarantine, which: str) -> Quarantined:
         )
     if quarantine.holds(which):
         return Quarantined(gpu=which, index=-1, name="unknown", reason=UNREADABLE, run="", since_s=0)
-    known = ", ".join(entry.gpu for entry in entries) or "none"
+    uuids = ", ".join(entry.gpu for entry in entries) or "none"
     raise ParameterError(
-        f"GPU {which!r}", f"it is not out of service; these are: {known}", "give one of them"
+        f"GPU {which!r}", f"it is not out of service; these are: {uuids}", "give one of them"
     )
 
 

@@ -23,7 +23,7 @@ class Site:
         gpu: the GPU, whose lock is held.
         work: the run.
         base: the GPU's private folder, with a short path (Unix sockets live there).
-        held: the descriptor of the GPU's lock, inherited by every process started.
+        lock: the descriptor of the GPU's lock, inherited by every process started.
         environment: of the profiler's tools, before any condition adds to it.
         journal: of the GPU.
         cancelled: set when nobody wants the run any more.
@@ -33,7 +33,7 @@ class Site:
     gpu: MeasuredGPU
     work: Work
     base: Path
-    held: int
+    lock: int
     environment: Mapping[str, str]
     journal: Journal
     cancelled: threading.Event

@@ -48,8 +48,8 @@ def undo_leftovers(state: Path) -> None:
     raises: what cannot be undone is logged and stays in its journal.
     """
     for journal in Journal.leftovers(state):
-        with _locked(journal.lock) as held:
-            if held:
+        with _locked(journal.lock) as has_lock:
+            if has_lock:
                 undo(journal)
             else:
                 _log.warning(

@@ -125,7 +125,7 @@ class SmShare(Condition):
         }
         self.daemon_facts = {"mps_program": program, "mps_version": program_version(program)}
         self.step("daemon")
-        self.daemon = MpsDaemon(program, environment, self.folders, (self.site.held,), self.daemon_options)
+        self.daemon = MpsDaemon(program, environment, self.folders, (self.site.lock,), self.daemon_options)
         try:
             self.daemon.start(self.site.cancelled)
         except MpsError as error:
@@ -150,7 +150,7 @@ class SmShare(Condition):
         assert daemon is not None
         environment = {**site.environment, **self.environment}
         try:
-            gpu = probe_sms(environment, site.home, site.gpu.device.uuid, site.held)
+            gpu = probe_sms(environment, site.home, site.gpu.device.uuid, site.lock)
         except ProbeError as error:
             raise self.failed(
                 f"the probe of the SMs failed: {error}; the MPS daemon's last words: {daemon.last_words()}"
@@ -198,7 +198,7 @@ class SmShare(Condition):
         nobody.mkdir(mode=0o700, exist_ok=True)
         environment = {**self.site.environment, PIPE_VARIABLE: str(nobody)}
         try:
-            gpu = probe_sms(environment, self.site.home, self.site.gpu.device.uuid, self.site.held)
+            gpu = probe_sms(environment, self.site.home, self.site.gpu.device.uuid, self.site.lock)
         except ProbeError as error:
             raise self.failed(f"the probe of the whole GPU failed: {error}") from error
         return gpu.sm_count

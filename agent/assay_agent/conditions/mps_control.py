@@ -189,12 +189,12 @@ class MpsDaemon:
         program: str,
         environment: Mapping[str, str],
         folders: MpsFolders,
-        held: tuple[int, ...] = (),
+        locks: tuple[int, ...] = (),
         options: tuple[str, ...] = (),
     ) -> None:
         self.control = MpsControl(program, environment, folders.root)
         self.folders = folders
-        self._program, self._environment, self._held = program, environment, held
+        self._program, self._environment, self._locks = program, environment, locks
         self._options = options
         self._end = threading.Event()
         self._result: ToolResult | OSError | None = None
@@ -231,7 +231,7 @@ class MpsDaemon:
                 timeout_seconds=float("inf"),
                 cancelled=self._end,
                 stdout_path=self.folders.output,
-                held=self._held,
+                held=self._locks,
                 ending=_ENDING,
             )
         except OSError as error:

@@ -27,14 +27,14 @@ class ProbedGPU:
     cuda_version: str
 
 
-def probe_sms(environment: Mapping[str, str], directory: Path, uuid: str, held: int) -> ProbedGPU:
+def probe_sms(environment: Mapping[str, str], directory: Path, uuid: str, lock: int) -> ProbedGPU:
     """Run the probe; raises ProbeError, also if it sees another GPU than ``uuid``."""
     result = run_tool(
         [sys.executable, "-I", "-S", probe.__file__],
         environment=environment,
         directory=directory,
         timeout_seconds=_SECONDS,
-        held=(held,),
+        held=(lock,),
         ending=EndingSteps(1.0, 1.0),
     )
     try:

@@ -133,7 +133,7 @@ class AttemptRunner:
             raise
         except AssayError as error:
             # It may quote output of a program that was given the campaign's secrets.
-            error.cause = without_secrets(error.cause, _given(work))
+            error.cause = without_secrets(error.cause, _variables(work))
             problem = _classified(error)
             self._require_gpu(work, problem, log)
             judged = self._counters.judged(work, problem)
@@ -163,7 +163,7 @@ class AttemptRunner:
         command = profiler.plan(work)
         if self._bundles is not None:
             work = self._bundles.with_files(work, attempt.cancelled)
-        log.log = AttemptLog(command=tuple(without_secrets(word, _given(work)) for word in command or ()))
+        log.log = AttemptLog(command=tuple(without_secrets(word, _variables(work)) for word in command or ()))
         collected = Collected(work.counters)
         with contextlib.ExitStack() as undone, profiler.run(work, attempt.cancelled) as measurement:
             # Undoing the conditions also writes to the log, and may set a flag.
@@ -272,7 +272,7 @@ class _Judged(AssayError):
         super().__init__(problem.subject, problem.cause, problem.remedy)
 
 
-def _given(work: Work) -> Mapping[str, str]:
+def _variables(work: Work) -> Mapping[str, str]:
     """The variables that the campaign gives the command."""
     return work.command.environment if work.command is not None else {}
 

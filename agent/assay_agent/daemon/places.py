@@ -82,10 +82,10 @@ def missing_places(
     quarantined: Sequence[Quarantined], inventory: Inventory, places: Sequence[Place]
 ) -> Iterator[Place]:
     """GPUs of the box that were lost and have disappeared: places without profilers."""
-    known = {place.slot.slot_id for place in places}
-    known |= {device.uuid for device in inventory.devices if device.left_out}
+    present_ids = {place.slot.slot_id for place in places}
+    present_ids |= {device.uuid for device in inventory.devices if device.left_out}
     for entry in quarantined:
-        if not entry.synthetic and entry.gpu not in known:
+        if not entry.synthetic and entry.gpu not in present_ids:
             yield Place(slot_of(entry), {})
 
 

@@ -215,15 +215,15 @@ class AgentProcess:
         slots = [slot for worker in self._workers if (slot := worker.health.slot) is not None]
         with self._spool.changed:
             sealed = [attempt for attempt in self._spool.attempts.values() if attempt.seal_record]
-        held = [HeldAttempt(each.key, each.write_secret) for each in sealed]
-        held += [HeldAttempt(each.key, each.write_secret) for each in discarded]
+        held_attempts = [HeldAttempt(each.key, each.write_secret) for each in sealed]
+        held_attempts += [HeldAttempt(each.key, each.write_secret) for each in discarded]
         registration = Registration(
             agent_id=self._agent_id,
             session_id=self._session.session_id,
             name=self._name,
             inventory=inventory,
             slots=tuple(slots),
-            held=tuple(held),
+            held=tuple(held_attempts),
             place=self._place,
         )
         try:

@@ -17,10 +17,10 @@ _NEEDED = "see 'assay docs bundles' for what bubblewrap needs, or take [bundles]
 
 def bundles_check() -> Check:
     """Whether the box's policy lets bundles run, and whether the box can confine them."""
-    given = os.environ.get("ASSAY_AGENT_POLICY")
-    path = Path(given) if given else DEFAULT_POLICY_FILE
+    setting = os.environ.get("ASSAY_AGENT_POLICY")
+    path = Path(setting) if setting else DEFAULT_POLICY_FILE
     try:
-        allowed = read_policy(path).bundles if given or path.exists() else None
+        allowed = read_policy(path).bundles if setting or path.exists() else None
     except AssayError as error:
         return Check(_NAME, "note", f"the policy file {path} cannot be read: {error.cause}", error.remedy)
     if allowed is None:

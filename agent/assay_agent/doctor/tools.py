@@ -120,12 +120,12 @@ def _answer(path: str, question: str) -> tuple[int, str]:
 
 def _unsupported(tool: FoundTool, inventory: Inventory, needed: bool) -> Iterator[Check]:
     """One finding for each architecture of this box that the tool does not measure."""
-    seen: dict[str, tuple[Architecture, list[str]]] = {}
+    by_architecture: dict[str, tuple[Architecture, list[str]]] = {}
     for device in inventory.devices:
         architecture = architecture_of(device.compute_capability)
         if architecture is not None:
-            seen.setdefault(architecture.name, (architecture, []))[1].append(device.name)
-    for architecture, names in seen.values():
+            by_architecture.setdefault(architecture.name, (architecture, []))[1].append(device.name)
+    for architecture, names in by_architecture.values():
         pin = architecture.pin(tool.tool)
         verdict = _verdict(tool, architecture, pin)
         if verdict is None:

@@ -15,12 +15,12 @@ _NAME = "CUPTI tracer"
 
 def tracer_check() -> Check:
     """Never missing: light runs are made with Nsight Systems unless a campaign asks for the tracer."""
-    given = os.environ.get("ASSAY_TRACER")
+    value = os.environ.get("ASSAY_TRACER")
     path = find_tracer()
     if path is not None:
         return Check(_NAME, "ok", str(path))
-    if given and not Path(given).exists():
-        return Check(_NAME, "note", f"ASSAY_TRACER names {given}, which is not there", "correct or unset it")
+    if value and not Path(value).exists():
+        return Check(_NAME, "note", f"ASSAY_TRACER names {value}, which is not there", "correct or unset it")
     why = why_unavailable()
     compiler = (shlex.split(os.environ.get("CC", "")) or ["cc"])[0]
     if shutil.which(compiler) is None:

@@ -117,21 +117,21 @@ def gang_of(gpu: MeasuredGPU, work: Work) -> tuple[MeasuredGPU, ...]:
 def tool_environment(gpu: MeasuredGPU, home: Path, temporary: Path, work: Work | None) -> dict[str, str]:
     """The whole environment of a tool; raises ProfilerError if a campaign sets an agent's variable."""
     gang = (gpu,) if work is None else gang_of(gpu, work)
-    given = dict(work.command.environment) if work is not None and work.command is not None else {}
+    variables = dict(work.command.environment) if work is not None and work.command is not None else {}
     own = gpu.model.own_variables if gpu.model else ()
-    taken = sorted(name for name in given if _RESERVED.fullmatch(name) or name in own)
-    if taken:
+    names = sorted(name for name in variables if _RESERVED.fullmatch(name) or name in own)
+    if names:
         raise ProfilerError(
             FailureClass.SERVER_REFUSED,
             str(work.key) if work is not None else "environment",
-            f"the workload's environment sets {', '.join(taken)}, which belongs to the agent",
+            f"the workload's environment sets {', '.join(names)}, which belongs to the agent",
             "leave it out of the campaign file",
         )
-    libraries = ":".join(filter(None, (given.get(LIBRARIES), gpu.variables.get(LIBRARIES))))
+    libraries = ":".join(filter(None, (variables.get(LIBRARIES), gpu.variables.get(LIBRARIES))))
     environment = {
         "PATH": gpu.path,
         "LANG": "C",
-        **given,
+        **variables,
         "LC_ALL": "C",
         "HOME": str(home),
         "TMPDIR": str(temporary),
@@ -167,7 +167,7 @@ def without_secrets(text: str, environment: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Workspace:
-    """Private folders of one attempt; ``held`` is the descriptor of the GPU's lock.
+    """Private folders of one attempt; ``lock`` is the descriptor of the GPU's lock.
 
     ``compiled``: for what the workload compiles (:mod:`assay_agent.execution.compile_cache`).
     ``others``: of a gang, the private folder and the lock's descriptor of each other GPU, by UUID.
@@ -177,13 +177,13 @@ class Workspace:
     temporary: Path
     job: Path
     compiled: Path
-    held: int
+    lock: int
     others: Mapping[str, tuple[Path, int]] = field(default_factory=dict)
 
     @property
     def locks(self) -> tuple[int, ...]:
         """The descriptors of all locks, which every process of the run inherits."""
-        return (self.held, *(held for _, held in self.others.values()))
+        return (self.lock, *(lock for _, lock in self.others.values()))
 
 
 @contextlib.contextmanager
@@ -199,7 +199,7 @@ def workspace(gpu: MeasuredGPU, state: Path, work: Work, cancelled: threading.Ev
         # In one order for all runs of a box, so that two gangs never wait for each other.
         gang = sorted(gang_of(gpu, work), key=lambda each: each.device.uuid)
         locked = {each.device.uuid: stack.enter_context(_lock(each, cancelled)) for each in gang}
-        base, held = locked.pop(gpu.device.uuid)
+        base, lock = locked.pop(gpu.device.uuid)
         home, temporary, compiled = (base / name for name in ("home", "tmp", "compiled"))
         folders = [home, temporary, job, compiled]
         _remove_leftovers(folders)
@@ -215,7 +215,7 @@ def workspace(gpu: MeasuredGPU, state: Path, work: Work, cancelled: threading.Ev
                 f"the folder cannot be made ({error.strerror})",
                 "give the agent's user disk space and permission there",
             ) from error
-        yield Workspace(home, temporary, job, compiled, held, locked)
+        yield Workspace(home, temporary, job, compiled, lock, locked)
 
 
 def _remove_leftovers(folders: Iterable[Path]) -> None:
@@ -280,7 +280,7 @@ def _lock(gpu: MeasuredGPU, cancelled: threading.Event) -> Iterator[tuple[Path, 
     lock takes the next one.
     """
     until = time.monotonic() + _LOCK_SECONDS
-    while (handle := _taken(base := private_directory(gpu))) is None:
+    while (handle := _try_lock(base := private_directory(gpu))) is None:
         if time.monotonic() >= until or cancelled.is_set():
             raise ProfilerError(
                 FailureClass.LOCK_FILE,
@@ -297,7 +297,7 @@ def _lock(gpu: MeasuredGPU, cancelled: threading.Event) -> Iterator[tuple[Path, 
         os.close(handle)
 
 
-def _taken(base: Path) -> int | None:
+def _try_lock(base: Path) -> int | None:
     """The descriptor of the folder's lock; None if somebody else has it, or has just removed it."""
     path = base / "lock"
     try:

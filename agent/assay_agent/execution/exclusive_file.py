@@ -38,9 +38,9 @@ def exclusive_file(
     """
     until = time.monotonic() + seconds
     while True:
-        lock, handle, taken = _opened(path, folders)
+        lock, handle, is_ours = _opened(path, folders)
         try:
-            if taken and _is_named(lock, handle):
+            if is_ours and _is_named(lock, handle):
                 try:
                     yield True
                 finally:

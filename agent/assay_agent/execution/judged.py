@@ -32,9 +32,9 @@ def judged_folder(work: Work, directory: Path) -> Iterator[Path]:
     if not isinstance(command, JudgedCommand) or not command.working_directory:
         yield directory
         return
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as stack:
         try:
-            entered = held.enter_context(entered_folder(directory))
+            entered = stack.enter_context(entered_folder(directory))
         except OSError as error:
             raise _not_judged(work, f"cannot be entered: {str(directory)!r}: {error.strerror}") from error
         yield entered

@@ -56,9 +56,9 @@ class JudgedCommand(CommandSource):
         cls, command: CommandSource, argv: Iterable[str], directory: str, pins: Iterable[Pinned]
     ) -> JudgedCommand:
         """The command with the arguments and the working directory that were judged."""
-        given = {item.name: getattr(command, item.name) for item in dataclasses.fields(CommandSource)}
+        fields = {item.name: getattr(command, item.name) for item in dataclasses.fields(CommandSource)}
         judged = {"argv": tuple(argv), "working_directory": directory, "pins": tuple(pins)}
-        return cls(**{**given, **judged})
+        return cls(**{**fields, **judged})
 
 
 def pins_of(command: CommandSource) -> tuple[Pinned, ...]:

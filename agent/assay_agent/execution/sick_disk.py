@@ -14,7 +14,7 @@ from assay_sampling.running.failures import FailureClass
 
 # "Read-only file system" is not among them: a workload meets it also where nobody meant it to write. Whether
 # the disk has fallen to it, the agent's own folders tell.
-_SAID = re.compile(r"No space left on device|Input/output error|Disk quota exceeded", re.IGNORECASE)
+_ERROR = re.compile(r"No space left on device|Input/output error|Disk quota exceeded", re.IGNORECASE)
 _LAST_LINES = 50  # a workload that went on after such a line did not end for it
 _REFUSED = (errno.EIO, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.ESTALE)
 _PROBE = "disk-probe"
@@ -22,7 +22,7 @@ _PROBE = "disk-probe"
 
 def said_of_disk(output: str) -> str | None:
     """The last line at the end of a workload's output that says that a disk failed or is full."""
-    return next((line for line in reversed(output.splitlines()[-_LAST_LINES:]) if _SAID.search(line)), None)
+    return next((line for line in reversed(output.splitlines()[-_LAST_LINES:]) if _ERROR.search(line)), None)
 
 
 def require_disk(subject: str, folders: Iterable[Path], ending: str) -> None:

@@ -69,8 +69,8 @@ def chosen_gpus(setting: Sequence[str], environment: Mapping[str, str] | None = 
                 "--gpus", f"{OF_THE_JOB!r} stands alone", "name GPUs, or the job's, not both"
             )
         job = SlurmJob.of(environment)
-        given = job.gpus(environment)
-        return ChosenGpus(given.entries, f"Slurm job {job.shown}", given.of_the_node)
+        job_gpus = job.gpus(environment)
+        return ChosenGpus(job_gpus.entries, f"Slurm job {job.shown}", job_gpus.of_the_node)
     if not all(entries):
         raise ParameterError("--gpus", "an entry is empty", "give ordinals or UUIDs, as in --gpus 0,2")
     return ChosenGpus(entries, f"--gpus {','.join(entries)}")

@@ -49,7 +49,7 @@ class DcgmPause:
         self._folder, self._path, self._running = folder, path, running
 
     @contextlib.contextmanager
-    def held(self, holder: str, not_paused: FlagSetter) -> Iterator[None]:
+    def hold(self, holder: str, not_paused: FlagSetter) -> Iterator[None]:
         """Pause DCGM's counters; if that fails, ``not_paused`` is called with the reason. Never raises.
 
         ``holder`` names the GPU, in letters, digits and dashes.

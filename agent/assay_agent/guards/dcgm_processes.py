@@ -65,9 +65,9 @@ def dcgm_processes() -> list[DcgmProcess]:
 
     Raises ImportError without psutil (extra ``agent``).
     """
-    seen = list(_candidates())
-    engine_lives = any(each.is_engine for each in seen)
-    judged = [(each, each.embeds(engine_lives)) for each in seen]
+    candidates = list(_candidates())
+    engine_lives = any(each.is_engine for each in candidates)
+    judged = [(each, each.embeds(engine_lives)) for each in candidates]
     return [
         DcgmProcess(each.process_id, each.program, embedded)
         for each, embedded in judged

@@ -97,12 +97,12 @@ class RunGuards:
 
     def _every_nth(self) -> Callable[[], bool]:
         rounds = max(1, round(self._look_seconds / 0.05))
-        seen = 0
+        calls = 0
 
         def due() -> bool:
-            nonlocal seen
-            seen += 1
-            return seen % rounds == 0
+            nonlocal calls
+            calls += 1
+            return calls % rounds == 0
 
         return due
 

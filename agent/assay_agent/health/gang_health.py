@@ -37,9 +37,9 @@ def judged(
         return health.judged(work, problem, log)
     telemetry = log.telemetry or {}
     outcome = health.judged(work, problem, log, telemetry)
-    seen = {summary.get("gpu"): summary for summary in telemetry.get("gang", ())}
+    summaries = {summary.get("gpu"): summary for summary in telemetry.get("gang", ())}
     for slot_id in work.gang:
         if slot_id in box:
-            judged = box[slot_id].judged(work, problem, log, seen.get(slot_id, {}))
+            judged = box[slot_id].judged(work, problem, log, summaries.get(slot_id, {}))
             outcome = outcome if outcome is not problem else judged
     return outcome

@@ -37,8 +37,8 @@ class HeldCounters:
         if not _needs_counters(work):
             return None
         with self._lock:
-            held = self._in_a_row >= MOST_IN_A_ROW and self._clock() < self._again_at
-        return _given_up(work, FailureClass.COUNTER_BUSY.meaning) if held else None
+            counters_busy = self._in_a_row >= MOST_IN_A_ROW and self._clock() < self._again_at
+        return _given_up(work, FailureClass.COUNTER_BUSY.meaning) if counters_busy else None
 
     def judged(self, work: Work, problem: Failure | None) -> Failure | None:
         """How a run failed (None: it did not): of counters that are held for good it is not tried again."""

@@ -43,13 +43,13 @@ _START_FIELD = 19  # of /proc/PID/stat, counted behind the name: when the proces
 
 def evidence_of_sensors(telemetry: Mapping[str, Any] | None) -> str:
     """Why the GPU of a run is certainly lost, "" if the summary of its sensors does not show it."""
-    seen = telemetry or {}
-    if seen.get("lost"):
-        return str(seen.get("problem") or "the driver lost it")
-    for number in seen.get("xid_events", ()):
+    summary = telemetry or {}
+    if summary.get("lost"):
+        return str(summary.get("problem") or "the driver lost it")
+    for number in summary.get("xid_events", ()):
         if number in RESET_XIDS:
             return f"XID {number}: {RESET_XIDS[number]}"
-    errors = seen.get("ecc_uncorrected") or 0
+    errors = summary.get("ecc_uncorrected") or 0
     if errors:
         return f"{errors:,} uncorrectable memory errors (ECC)"
     return ""

@@ -35,7 +35,7 @@ class WhyStopped(Enum):
 
     LIMIT = "its time limit is near"
     PREEMPTED = "another job takes its place"
-    ASKED = "somebody asks it to end"
+    REQUEST = "somebody asks it to end"
     ENDED = "Slurm has ended it"
 
 
@@ -148,9 +148,9 @@ class SlurmJob:
         try:
             end = datetime.fromisoformat(fields.get("EndTime", "")).timestamp()
         except ValueError:  # no limit
-            return WhyStopped.ASKED
+            return WhyStopped.REQUEST
         left = end - (time.time() if now is None else now)
-        return WhyStopped.LIMIT if left <= limit_seconds else WhyStopped.ASKED
+        return WhyStopped.LIMIT if left <= limit_seconds else WhyStopped.REQUEST
 
     def requeue(self, ask: Callable[..., str] | None = None) -> None:
         """Have Slurm run it again; this process ends by it. Raises NotReadyError if Slurm refuses.
@@ -183,15 +183,15 @@ def _plain(cluster: str) -> str:
 def printed(*command: str) -> str:
     """What a program of Slurm prints; raises NotReadyError with its own words."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_SECONDS, check=False)
+        completed = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NotReadyError(
             command[0], f"it cannot be asked ({error})", "look at the Slurm of this node"
         ) from error
-    if done.returncode != 0:
-        cause = done.stderr.strip() or f"it ended with {done.returncode}"
+    if completed.returncode != 0:
+        cause = completed.stderr.strip() or f"it ended with {completed.returncode}"
         raise NotReadyError(" ".join(command), cause, "look at the Slurm of this node")
-    return done.stdout
+    return completed.stdout
 
 
 def _numbers(text: str) -> list[int]:

@@ -94,11 +94,11 @@ def wrong_arguments(rule: Rule, command: CommandSource, paths: JudgedPaths) -> I
     patterns, open_end = list(rule.arguments), rule.arguments[-1:] == [REST]
     if open_end:
         patterns.pop()
-    given = command.argv[1:]
-    if len(given) < len(patterns) or (len(given) > len(patterns) and not open_end):
+    arguments = command.argv[1:]
+    if len(arguments) < len(patterns) or (len(arguments) > len(patterns) and not open_end):
         most = "or more" if open_end else "exactly"
-        yield f"takes {len(patterns)} arguments {most}, not {len(given)}"
-    for number, (pattern, argument) in enumerate(zip(patterns, given, strict=False), 1):
+        yield f"takes {len(patterns)} arguments {most}, not {len(arguments)}"
+    for number, (pattern, argument) in enumerate(zip(patterns, arguments, strict=False), 1):
         if not _allows(pattern, number, argument, paths):
             yield f"argument {number}, {shown(argument)}, is not {pattern!r}"
 

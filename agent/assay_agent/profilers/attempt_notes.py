@@ -64,21 +64,21 @@ class OperationsSeen:
 
     def __init__(self, work: Work) -> None:
         self._needs_operations = work.command is not None and work.command.operations
-        self._seen = False
+        self._has_operations = False
 
     def add(self, batch: LaunchBatch) -> None:
         """One batch, with the names that it is the first to use."""
-        if not self._needs_operations or self._seen or not has_operations(batch.records.schema):
+        if not self._needs_operations or self._has_operations or not has_operations(batch.records.schema):
             return
         used = pc.unique(batch.records.column("operation_id")).drop_null().to_pylist()
         new = (batch.new_names[identifier] for identifier in used if identifier in batch.new_names)
-        self._seen = any(Operation.from_text(text).kind not in ("kernel", "graph") for text in new)
+        self._has_operations = any(Operation.from_text(text).kind not in ("kernel", "graph") for text in new)
 
     def flags(self, notes: Sequence[Note] = ()) -> Iterator[tuple[str, str]]:
         """Name and detail of each flag; ``notes`` are the reader's."""
         if not self._needs_operations:
             return
-        if not self._seen:
+        if not self._has_operations:
             yield "operations_missing", "no launch is in an operator, a library routine or a range"
         doubts = [note.text for note in notes if note.code in _DOUBTS]
         if doubts:

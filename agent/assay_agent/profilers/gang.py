@@ -48,12 +48,12 @@ class OtherGpus(Together):
         for other in gang_of(gpu, work):
             if other is gpu:
                 continue
-            private, held = space.others[other.device.uuid]
+            private, lock = space.others[other.device.uuid]
             site = Site(
                 gpu=other,
                 work=work,
                 base=private,
-                held=held,
+                lock=lock,
                 environment=environment,
                 journal=Journal(state, other.device.uuid, private / "lock"),
                 cancelled=cancelled,
@@ -118,11 +118,11 @@ def require_whole_gang(work: Work, ordinals: Collection[int]) -> None:
     """
     if not work.gang or set(ordinals) == set(range(len(work.gang) + 1)):
         return
-    seen = ", ".join(str(number) for number in sorted(ordinals)) or "none"
+    used_gpus = ", ".join(str(number) for number in sorted(ordinals)) or "none"
     raise ProfilerError(
         FailureClass.NOTHING_PROFILED,
         str(work.key),
-        f"the run has the GPUs 0 to {len(work.gang)}, and kernels ran on {seen}",
+        f"the run has the GPUs 0 to {len(work.gang)}, and kernels ran on {used_gpus}",
         "let every rank see all GPUs (CUDA_VISIBLE_DEVICES as the agent sets it) and use its own by "
         "LOCAL_RANK, or ask for as many GPUs as the command uses",
     )

@@ -100,8 +100,8 @@ class KinetoMeasurement(LiveMeasurement):
         folder, path = self._path()
         self.environment[KINETO_VARIABLE] = str(path)
         limit = command.timeout_s or DEFAULT_TIMEOUT_SECONDS
-        with exclusive_file(path, (folder, self.space.home.parent), self.cancellation, limit) as held:
-            if not held:
+        with exclusive_file(path, (folder, self.space.home.parent), self.cancellation, limit) as has_lock:
+            if not has_lock:
                 return
             self._require_no_other_file(path)
             before, began = _stamp(path), _now_ns(folder)
@@ -184,8 +184,8 @@ class KinetoMeasurement(LiveMeasurement):
         reader = KinetoReader()
         try:
             require_file(path)
-            known = reader.recognises(path, read_head(path))
-            recording = reader.open(path, ReadOptions(synthetic=self.gpu.synthetic)) if known else None
+            is_kineto = reader.recognises(path, read_head(path))
+            recording = reader.open(path, ReadOptions(synthetic=self.gpu.synthetic)) if is_kineto else None
         except InputError as error:
             raise self._unreadable(error) from error
         if recording is None:

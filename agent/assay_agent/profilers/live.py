@@ -102,9 +102,9 @@ class LiveMeasurement(AttemptNotes, abc.ABC):
             for flag in source.flags if source else ():
                 by_name.setdefault(flag.name, flag)
         # The condition refuses a share that is not in force; this checks once more.
-        seen = self._conditions.effective_sms if self._conditions else None
+        sms = self._conditions.effective_sms if self._conditions else None
         gpu = self.gpu.device
-        share = share_flag(self.work.condition.sm_percent, seen, gpu.sm_count or 0, gpu.compute_capability)
+        share = share_flag(self.work.condition.sm_percent, sms, gpu.sm_count or 0, gpu.compute_capability)
         if share is not None:
             by_name.setdefault(share.name, share)
         return tuple(by_name.values())
@@ -200,7 +200,7 @@ class LiveMeasurement(AttemptNotes, abc.ABC):
             gpu=self.gpu,
             work=self.work,
             base=private,
-            held=space.held,
+            lock=space.lock,
             environment=self.environment,
             journal=Journal(self.state, self.gpu.device.uuid, private / "lock"),
             cancelled=self.cancellation,
@@ -281,18 +281,18 @@ class LiveMeasurement(AttemptNotes, abc.ABC):
             self._warm_up.is_needed = False  # a run under the tool cannot be the warm-up
             self._forget_run()
 
-    def measure(self, argv: Sequence[str], held: tuple[int, ...] = ()) -> ToolResult:
+    def measure(self, argv: Sequence[str], locks: tuple[int, ...] = ()) -> ToolResult:
         """Run the command that measures, in the workload's folder and time limit.
 
-        The first run of a command that compiles code is its warm-up, and it runs once more. ``held``:
+        The first run of a command that compiles code is its warm-up, and it runs once more. ``locks``:
         descriptors of further locks, which it holds until its last process has ended. Raises ProfilerError
         if it hangs or cannot be started.
         """
-        result = self._run_once(argv, held)
+        result = self._run_once(argv, locks)
         if self._warm_up is not None:
             if self._warm_up.keep(result):
                 self._forget_run()
-                result = self._run_once(argv, held)
+                result = self._run_once(argv, locks)
             self._warm_up.note_additions()
         return result
 
@@ -303,7 +303,7 @@ class LiveMeasurement(AttemptNotes, abc.ABC):
             if each is not None:
                 each.begin_again()
 
-    def _run_once(self, argv: Sequence[str], held: tuple[int, ...], end_after: float = 0.0) -> ToolResult:
+    def _run_once(self, argv: Sequence[str], locks: tuple[int, ...], end_after: float = 0.0) -> ToolResult:
         """One run of the command, which is ended after so many seconds if these are not 0."""
         assert self.work.command is not None
         require_judged(self.work, "was changed since")
@@ -323,7 +323,9 @@ class LiveMeasurement(AttemptNotes, abc.ABC):
             for each in measuring:
                 watched.enter_context(each)
             watched.enter_context(guards)
-            result = self._run(argv, entered, limit, before_ending=before_ending, stop=guards.stop, held=held)
+            result = self._run(
+                argv, entered, limit, before_ending=before_ending, stop=guards.stop, locks=locks
+            )
         self._wall_seconds += result.seconds
         self._left = len(result.left)
         if result.left and not (result.timed_out or result.cancelled):
@@ -401,7 +403,7 @@ class LiveMeasurement(AttemptNotes, abc.ABC):
         *,
         before_ending: Callable[[], None] | None = None,
         stop: threading.Event | None = None,
-        held: tuple[int, ...] = (),
+        locks: tuple[int, ...] = (),
     ) -> ToolResult:
         self.note(f"$ {shlex.join(argv)}")
         confined = self._confined
@@ -413,7 +415,7 @@ class LiveMeasurement(AttemptNotes, abc.ABC):
                 timeout_seconds=timeout_seconds,
                 cancelled=stop or self.cancellation,
                 stdout_path=output,
-                held=(*self.space.locks, *held),
+                held=(*self.space.locks, *locks),
                 before_ending=before_ending,
             )
         except OSError as error:

@@ -30,9 +30,9 @@ class Pace:
         """The batch in pieces, each given when its time has come; ends early when cancelled."""
         start_ns = records.column("start_ns").fill_null(_NEVER).to_numpy()
         latest_ns = np.maximum(np.maximum.accumulate(start_ns), self._latest_ns)
-        known = latest_ns[latest_ns != _NEVER]
-        if self._first_ns is None and len(known):
-            self._first_ns = int(known[0])
+        times_ns = latest_ns[latest_ns != _NEVER]
+        if self._first_ns is None and len(times_ns):
+            self._first_ns = int(times_ns[0])
             self._began = time.monotonic()
         elapsed_ns = np.where(latest_ns == _NEVER, 0, latest_ns - (self._first_ns or 0))
         bounds = np.flatnonzero(np.diff(elapsed_ns // _INTERVAL_NS)) + 1

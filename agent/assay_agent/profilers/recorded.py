@@ -68,11 +68,11 @@ class RecordedProfiler:
 
 def _source(work: Work) -> RecordedSource:
     if work.recorded is None or not work.recorded.path.is_absolute():
-        given = "none" if work.recorded is None else repr(str(work.recorded.path))
+        path = "none" if work.recorded is None else repr(str(work.recorded.path))
         raise ProfilerError(
             FailureClass.INPUT_UNREADABLE,
             str(work.key),
-            f"a recorded run needs the absolute path of a recording, but {given} was given",
+            f"a recorded run needs the absolute path of a recording, but {path} was given",
             "name a file in the campaign",
         )
     if min(work.launch_skip, work.launch_count) < 0:
@@ -101,19 +101,19 @@ class RecordedMeasurement:
         self._schema = with_metadata(recording.schema, _metadata_for(work, recording))
         self._pace = Pace(cancelled) if source.recorded_time else None
         self._unsent_names: dict[int, str] = {}
-        self._seen = _Seen(self._schema)
+        self._counts = _LaunchCounts(self._schema)
 
     def batches(self) -> Iterator[LaunchBatch]:
         try:
             for batch in self._recording.batches():
                 for records, names in self._window(batch):
                     yield from self._played(records, names)
-                    self._seen.add(records)
+                    self._counts.add(records)
                 if self._rest == 0 or self._cancelled.is_set():
                     break
         except AssayError as error:
             raise _unreadable(error) from error
-        if not self._seen.launches and not self._cancelled.is_set():
+        if not self._counts.launches and not self._cancelled.is_set():
             raise ProfilerError(
                 FailureClass.NOTHING_PROFILED,
                 str(self._recording.path),
@@ -148,25 +148,25 @@ class RecordedMeasurement:
 
     @property
     def flags(self) -> tuple[ValidityFlag, ...]:
-        flags = self._seen.flags()
+        flags = self._counts.flags()
         if table_metadata(self._schema).units_assumed:
             flags.append(ValidityFlag("units_assumed", "the file gives no units; base units were assumed"))
-        if self._pace is not None and not self._seen.timed:
+        if self._pace is not None and not self._counts.timed:
             flags.append(
                 ValidityFlag(
                     "recorded_time_unavailable",
                     "the recording has no start times, so it was played back at full speed",
                 )
             )
-        known = {flag.name for flag in flags}
+        flag_names = {flag.name for flag in flags}
         noted = flags_of(self._recording.notes).items()
-        return (*flags, *(ValidityFlag.of_kind(name, text) for name, text in noted if name not in known))
+        return (*flags, *(ValidityFlag.of_kind(name, text) for name, text in noted if name not in flag_names))
 
     @property
     def log(self) -> AttemptLog:
         lines = [
             f"played back {self._recording.path} ({self._recording.format})",
-            f"{self._seen.launches:,} launches",
+            f"{self._counts.launches:,} launches",
             *(f"note: {note.text}" for note in self._recording.notes),
         ]
         return AttemptLog(text="\n".join(lines))
@@ -180,7 +180,7 @@ class RecordedMeasurement:
         self._recording.close()
 
 
-class _Seen:
+class _LaunchCounts:
     """Counts over the launches so far, for the validity flags."""
 
     def __init__(self, schema: pa.Schema) -> None:

@@ -61,7 +61,7 @@ class Holder(Protocol):
     def reserve(self, size: int, attempt: SpooledAttempt) -> None:
         """Wait until ``size`` more bytes fit. Raises StorageError if they never will, AttemptEnded."""
 
-    def commit(self, temporary: Path, final: Path, done: Callable[[OSError | None], None]) -> None:
+    def commit(self, temporary: Path, final: Path, on_completion: Callable[[OSError | None], None]) -> None:
         """Make a written file durable under its final name, soon and in another thread."""
 
 
@@ -241,9 +241,9 @@ class SpooledAttempt:
 
     def release(self) -> int:
         """Release the bytes that the attempt still holds, and return their number; hold ``changed``."""
-        held, self._held_bytes = self._held_bytes, 0
+        released_bytes, self._held_bytes = self._held_bytes, 0
         self._sealing = True
-        return held
+        return released_bytes
 
     def restore(self, seal: Seal, sizes: dict[int, int]) -> None:
         """Take over a sealed attempt of an earlier process: its seal, and the sizes of its segments."""

@@ -15,11 +15,11 @@ _MAX_WAITING = 8
 
 @dataclass(frozen=True)
 class Commit:
-    """A written file to make durable under its final name; ``done`` is called with None or the error."""
+    """A written file to make durable under its final name; ``on_completion`` gets None or the error."""
 
     temporary: Path
     final: Path
-    done: Callable[[OSError | None], None]
+    on_completion: Callable[[OSError | None], None]
 
 
 class Committer:
@@ -37,7 +37,7 @@ class Committer:
         self._thread.start()
 
     def submit(self, commit: Commit) -> None:
-        """Hand over a file; ``commit.done`` is called from the committer's thread."""
+        """Hand over a file; ``commit.on_completion`` is called from the committer's thread."""
         with self._changed:
             self._changed.wait_for(lambda: len(self._waiting) < _MAX_WAITING or self._closed)
             self._waiting.append(commit)
@@ -69,7 +69,7 @@ def _commit(group: list[Commit]) -> None:
             durable.sync_file(commit.temporary)
             durable.replace(commit.temporary, commit.final)
         except OSError as error:
-            commit.done(error)
+            commit.on_completion(error)
         else:
             renamed.append(commit)
     synced: dict[Path, OSError | None] = {}
@@ -80,4 +80,4 @@ def _commit(group: list[Commit]) -> None:
         except OSError as error:
             synced[directory] = error
     for commit in renamed:
-        commit.done(synced[commit.final.parent])
+        commit.on_completion(synced[commit.final.parent])

@@ -264,9 +264,9 @@ class Spool:
                 wanted_bytes=size,
             )
 
-    def commit(self, temporary: Path, final: Path, done: Callable[[OSError | None], None]) -> None:
+    def commit(self, temporary: Path, final: Path, on_completion: Callable[[OSError | None], None]) -> None:
         """Make a written file durable under its final name, soon and in another thread."""
-        self._committer.submit(Commit(temporary, final, done))
+        self._committer.submit(Commit(temporary, final, on_completion))
 
 
 def default_limit_bytes(directory: Path) -> int:

@@ -44,13 +44,13 @@ def share_flag(
 
 def _reasons(mask: int, without: int = 0) -> Rule:
     def rule(summary: TelemetrySummary) -> str:
-        seen = summary.event_reasons & mask
-        if not seen or summary.event_reasons & without:
+        reasons = summary.event_reasons & mask
+        if not reasons or summary.event_reasons & without:
             return ""
         counts = [
             f"{reason_names(bit)[0]} in {count:,}"
             for bit, count in sorted(summary.reason_samples.items())
-            if bit & seen
+            if bit & reasons
         ]
         return f"{', '.join(counts)} of {summary.samples:,} samples"
 

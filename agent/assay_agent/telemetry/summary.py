@@ -42,18 +42,18 @@ class DecimatedSeries:
 
     def __init__(self, most_points: int = MOST_POINTS) -> None:
         self._most_points = most_points
-        self._seen = 0
+        self._reading_count = 0
         self.stride = 1
         self.points: list[tuple[float, Reading]] = []
 
     def add(self, seconds: float, reading: Reading) -> None:
-        if self._seen % self.stride == 0:
+        if self._reading_count % self.stride == 0:
             if len(self.points) == self._most_points:
                 del self.points[1::2]
                 self.stride *= 2
-            if self._seen % self.stride == 0:
+            if self._reading_count % self.stride == 0:
                 self.points.append((seconds, reading))
-        self._seen += 1
+        self._reading_count += 1
 
     def to_dict(self) -> dict[str, list[float | None]]:
         """Columns of equal length: seconds since the run began, and each quantity."""
@@ -123,8 +123,8 @@ class TelemetrySummary:
 
     def add_others(self, foreign: Mapping[int, str], desktops: Mapping[int, str]) -> None:
         """Processes that are not ours, with their names; the first few of each kind are kept."""
-        for processes, seen in ((self.foreign_processes, foreign), (self.desktop_processes, desktops)):
-            for process_id, name in seen.items():
+        for processes, others in ((self.foreign_processes, foreign), (self.desktop_processes, desktops)):
+            for process_id, name in others.items():
                 if len(processes) < _MOST_LISTED:
                     processes.setdefault(process_id, name)
 

@@ -83,7 +83,7 @@ class GpuWatch:
             self.summary.before = self._sensors.state()
             self._note_others(self._sensors)
         if self._work.level == "detailed" and not self._gpu.synthetic:
-            self._stack.enter_context(self._dcgm.held(self._holder, self._note_dcgm))
+            self._stack.enter_context(self._dcgm.hold(self._holder, self._note_dcgm))
         return self
 
     def __exit__(

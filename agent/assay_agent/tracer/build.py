@@ -88,9 +88,9 @@ _NVTX2_LIBRARY = "libnvToolsExt.so.1"
 
 def default_cache() -> Path:
     """$ASSAY_TRACER_CACHE, else ``assay/tracer`` in the user's cache folder."""
-    given = os.environ.get("ASSAY_TRACER_CACHE")
-    if given:
-        return Path(given)
+    setting = os.environ.get("ASSAY_TRACER_CACHE")
+    if setting:
+        return Path(setting)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "assay" / "tracer"
 
 
@@ -109,9 +109,9 @@ def find_tracer(cache: Path | None = None, cuda: str = "") -> Path | None:
 
 
 def _built(cache: Path | None, cuda: str = "") -> Path | None:
-    given = os.environ.get("ASSAY_TRACER")
-    if given and not cuda:
-        return Path(given) if Path(given).is_file() else None
+    setting = os.environ.get("ASSAY_TRACER")
+    if setting and not cuda:
+        return Path(setting) if Path(setting).is_file() else None
     for major in (cuda,) if cuda else GENERATIONS:
         path = _library(cache or default_cache(), GENERATIONS[major])
         if path.is_file():
@@ -346,23 +346,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--portable", action="store_true", help="for other boxes, with glibc 2.31 or newer (downloads Zig)"
     )
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     say = sys.stdout.write
     reasons: dict[str, str] = {}
     failed = False
-    with _lock(given.cache):
-        for major in given.cuda or GENERATIONS:
+    with _lock(options.cache):
+        for major in options.cuda or GENERATIONS:
             generation = GENERATIONS[major]
             try:
-                say(f"tracer: {build(generation, given.cache, portable=given.portable)}\n")
+                say(f"tracer: {build(generation, options.cache, portable=options.portable)}\n")
             except TracerBuildError as error:
                 reasons[generation.name] = str(error)
-                failed |= not (given.may_lack and isinstance(error, TracerLackingError))
+                failed |= not (options.may_lack and isinstance(error, TracerLackingError))
         try:
-            fetch_nvtx2(given.cache)
+            fetch_nvtx2(options.cache)
         except (TracerLackingError, OSError) as error:
             say(f"tracer: NVTX version 2 is not tested: {error}\n")
-        path = given.cache / _UNAVAILABLE
+        path = options.cache / _UNAVAILABLE
         if reasons:
             path.write_text(json.dumps(reasons, indent=2) + "\n")
         else:

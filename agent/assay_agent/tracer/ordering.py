@@ -189,11 +189,11 @@ class LaunchOrder:
         places = self._launches["place"]
         if not len(places):
             return self._handed_on_place
-        held = (places[~complete], self._kernels["place"][~self._with_launch()])
-        first_held = min(int(of[0]) for of in (*held, places[-1:] + 1) if len(of))
+        incomplete = (places[~complete], self._kernels["place"][~self._with_launch()])
+        first_held = min(int(of[0]) for of in (*incomplete, places[-1:] + 1) if len(of))
         # Not up to the first that is held: launches between may be told yet.
-        known = int(np.searchsorted(places, first_held, "left"))
-        return int(places[known - 1]) if known else self._handed_on_place
+        launches_before = int(np.searchsorted(places, first_held, "left"))
+        return int(places[launches_before - 1]) if launches_before else self._handed_on_place
 
     def _with_launch(self) -> np.ndarray:
         """Which kernels' launches wait with them."""

@@ -246,8 +246,8 @@ class Receiver:
         }
         for position, column in enumerate(("nvtx_id", "operator_id", "input_shapes_id")):
             texts = [entry[position] for entry in ranges]
-            known = np.array([bool(text) for text in texts])[index]
-            columns[column] = self._tracker.intern_indices(texts, np.where(known, index, -1))
+            has_text = np.array([bool(text) for text in texts])[index]
+            columns[column] = self._tracker.intern_indices(texts, np.where(has_text, index, -1))
         if self._schema is None:
             self._schema = self._make_schema(process.hello)
         records = make_batch(self._schema, columns, num_rows=len(kernels))

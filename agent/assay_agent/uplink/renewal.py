@@ -33,7 +33,7 @@ class Renewal:
         self._folder = folder
         self._connection = connection
         self._longest_pause_seconds = longest_pause_seconds
-        self._seen = self._stamp()
+        self._last_stamp = self._stamp()
         self._next_look = 0.0
         self._logged: type[AssayError] | None = None
 
@@ -57,10 +57,10 @@ class Renewal:
 
     def _joined_again(self, credentials: Credentials) -> Credentials:
         """The credentials that somebody has put into the folder meanwhile, else those in use."""
-        if self._stamp() == self._seen:
+        if self._stamp() == self._last_stamp:
             return credentials
         replacement = self._folder.read()
-        self._seen = self._stamp()
+        self._last_stamp = self._stamp()
         if replacement is None or replacement.identity.identity_id != credentials.identity.identity_id:
             return credentials
         if replacement.certificate != credentials.certificate:
@@ -70,7 +70,7 @@ class Renewal:
 
     def _take(self, credentials: Credentials) -> None:
         self._connection.use(credentials)
-        self._seen = self._stamp()
+        self._last_stamp = self._stamp()
         self._logged = None
 
     def _stamp(self) -> tuple[int, int]:

@@ -39,22 +39,22 @@ class Option:
 class CommandLine:
     """Options that were given (each with all its values) and the program with its arguments."""
 
-    given: Mapping[str, tuple[str, ...]]
+    values: Mapping[str, tuple[str, ...]]
     options: Mapping[str, Option]
     program: tuple[str, ...] = field(default=())
 
     def __contains__(self, name: str) -> bool:
-        return name in self.given
+        return name in self.values
 
     def text(self, name: str) -> str:
         """The value of an option, or its default ("" without one)."""
-        if name in self.given:
-            return self.given[name][-1]
+        if name in self.values:
+            return self.values[name][-1]
         option = self.options.get(name)
         return (option.default or "") if option is not None else ""
 
     def is_on(self, name: str) -> bool:
-        return name in self.given if self.options[name].kind == "flag" else self.text(name) in _TRUE
+        return name in self.values if self.options[name].kind == "flag" else self.text(name) in _TRUE
 
     def count(self, name: str) -> int | None:
         text = self.text(name)
@@ -65,7 +65,7 @@ def parse_command_line(options: Sequence[Option], arguments: Sequence[str]) -> C
     """Read ``arguments``; raises UsageError with the tool's own message."""
     by_name = {option.name: option for option in options}
     by_short = {option.short: option for option in options if option.short}
-    given: dict[str, list[str]] = {}
+    value_lists: dict[str, list[str]] = {}
     rest = list(arguments)
     while rest:
         token = rest[0]
@@ -83,10 +83,10 @@ def parse_command_line(options: Sequence[Option], arguments: Sequence[str]) -> C
                 raise UsageError(f"the required argument for option '--{option.name}' is missing")
             value = rest.pop(0)
         _check(option, value)
-        if option.name in given and not option.repeated:
+        if option.name in value_lists and not option.repeated:
             raise UsageError(f"option '--{option.name}' cannot be specified more than once")
-        given.setdefault(option.name, []).append(value)
-    values = {name: tuple(texts) for name, texts in given.items()}
+        value_lists.setdefault(option.name, []).append(value)
+    values = {name: tuple(texts) for name, texts in value_lists.items()}
     return CommandLine(values, by_name, tuple(rest))
 
 
@@ -99,7 +99,7 @@ def _option(
         value = token[2:]
         return by_short[token[1]], (value or None)
     name, equals, value = token[2:].partition("=")
-    names = [name] if name in by_name else [known for known in by_name if known.startswith(name)]
+    names = [name] if name in by_name else [long_name for long_name in by_name if long_name.startswith(name)]
     if not names:
         raise UsageError(f"unrecognised option '{token}'")
     if len(names) > 1:

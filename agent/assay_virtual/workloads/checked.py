@@ -161,15 +161,15 @@ def listed(read: Reader, least: int = 0) -> Reader:
 
 
 def mapped(read: Reader, keys: Iterable[str] = ()) -> Reader:
-    """A table of values of one kind; only with the keys of ``known``, if given."""
-    known = tuple(keys)
+    """A table of values of one kind; only with these ``keys``, if there are any."""
+    allowed_keys = tuple(keys)
 
     def read_all(value: Any, at: tuple[Part, ...]) -> dict[str, Any]:
         if not isinstance(value, Mapping):
             raise Fault(at, "Input should be a table")
         for name in value:
-            if known and name not in known:
-                raise Fault((*at, name), f"Input should be one of {', '.join(map(repr, known))}")
+            if allowed_keys and name not in allowed_keys:
+                raise Fault((*at, name), f"Input should be one of {', '.join(map(repr, allowed_keys))}")
         return {name: read(item, (*at, name)) for name, item in value.items()}
 
     return read_all

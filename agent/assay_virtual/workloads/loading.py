@@ -86,9 +86,9 @@ def _quoted(key: str) -> str:
     return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else f'"{key}"'
 
 
-def _check_known(workload: Workload, key: str, kind: str, name: str, known: Iterable[str]) -> None:
-    if name not in known:
-        listed = ", ".join(known) or "none"
+def _check_known(workload: Workload, key: str, kind: str, name: str, names: Iterable[str]) -> None:
+    if name not in names:
+        listed = ", ".join(names) or "none"
         raise InputError(workload.path, f"there is no {kind} {name!r}", f"there is {listed}", field=key)
 
 

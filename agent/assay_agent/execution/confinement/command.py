@@ -12,7 +12,7 @@ from pathlib import Path
 
 from assay_agent.execution.confinement.leftovers import remove_strange, require_plain
 from assay_agent.execution.confinement.means import FOLDERS, Means
-from assay_agent.execution.confinement.place import HELD, Place, PlaceError
+from assay_agent.execution.confinement.place import TMPFS, Place, PlaceError
 from assay_agent.execution.confinement.view import View
 from assay_agent.execution.errors import ProfilerError
 from assay_core.bundles.reading import BundleReader, Unpacked
@@ -50,8 +50,8 @@ class BundledCommand(CommandSource):
     @classmethod
     def of(cls, command: CommandSource, means: Means) -> BundledCommand:
         """The command, to be confined."""
-        given = {item.name: getattr(command, item.name) for item in dataclasses.fields(CommandSource)}
-        return cls(**given, means=means)
+        fields = {item.name: getattr(command, item.name) for item in dataclasses.fields(CommandSource)}
+        return cls(**fields, means=means)
 
     def fetched(self, packed: Path) -> BundledCommand:
         """The command with its bundle."""
@@ -74,7 +74,7 @@ class Space:
         self._refusal = base / _REFUSAL
         self.home, self.temporary, self.job, self.compiled = (self.place.path / name for name in _WRITABLE)
         self.files = self.job / FILES
-        writable = tuple((str(self.place.path / name), f"{HELD}/{name}") for name in _WRITABLE)
+        writable = tuple((str(self.place.path / name), f"{TMPFS}/{name}") for name in _WRITABLE)
         self._view = dataclasses.replace(view, writable=writable)
 
     def make(self) -> None:

@@ -32,8 +32,8 @@ def main(arguments: list[str]) -> int:
         return 1
     os.setresgid(0, 0, 0)
     os.setresuid(0, 0, 0)
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "assay", folder], check=False)
-    if done.returncode:
+    completed = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "assay", folder], check=False)
+    if completed.returncode:
         return 1
     os.write(1, b"2")
     os.read(0, 1)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from assay_agent.execution.confinement import start
-from assay_agent.execution.confinement.place import HELD, NOBODY, Place, PlaceError
+from assay_agent.execution.confinement.place import NOBODY, TMPFS, Place, PlaceError
 from assay_agent.execution.confinement.seccomp import seccomp_filter
 from assay_agent.execution.confinement.view import Mount, View
 
@@ -81,7 +81,7 @@ class Means:
         view = replace(
             view,
             readable=(*view.readable, *self.readable),
-            temporary=tuple((path, f"{HELD}/{name}") for path, name in _TEMPORARY.items()),
+            temporary=tuple((path, f"{TMPFS}/{name}") for path, name in _TEMPORARY.items()),
             network=self.network,
         )
         mounts = view.mounts()
@@ -168,8 +168,8 @@ def _tried(means: Means) -> str:
         try:
             place.open((*FOLDERS, "work"))
             work = place.path / "work"
-            done = subprocess.run(
-                means.command(["true"], View(writable=((str(work), f"{HELD}/work"),)), work, place, refusal),
+            completed = subprocess.run(
+                means.command(["true"], View(writable=((str(work), f"{TMPFS}/work"),)), work, place, refusal),
                 stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_TRY_SECONDS, check=False,
                 env={"PATH": _PATH},
             )  # fmt: skip
@@ -177,9 +177,9 @@ def _tried(means: Means) -> str:
             return str(error)
         finally:
             place.close()
-        if done.returncode == 0:
+        if completed.returncode == 0:
             return ""
-        last_line = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()[-1][:300]
+        last_line = (completed.stderr.strip() or f"exit status {completed.returncode}").splitlines()[-1][:300]
         return f"{last_line} ({refusal.read_text()})" if refusal.exists() else last_line
 
 

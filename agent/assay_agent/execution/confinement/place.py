@@ -18,7 +18,7 @@ from assay_agent.execution.confinement import holder
 from assay_agent.execution.removal import remove_tree
 
 # On every box, of use to no tool there, and any user may enter it.
-HELD = "/dev/shm"
+TMPFS = "/dev/shm"
 _SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 NOBODY = 65534
 # Each file also takes about a kilobyte of the kernel's memory, which the size does not count.
@@ -49,7 +49,7 @@ class Place:
         files = max(self._size_bytes // _BYTES_PER_FILE, _LEAST_FILES)
         options = f"size={self._size_bytes},nr_inodes={files},mode=0755,nosuid,nodev"
         self._holder = subprocess.Popen(
-            [sys.executable, "-I", "-S", holder.__file__, HELD, options],
+            [sys.executable, "-I", "-S", holder.__file__, TMPFS, options],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
             env={"PATH": _SYSTEM_PATH, "LC_ALL": "C"}, start_new_session=True,
         )  # fmt: skip
@@ -58,7 +58,7 @@ class Place:
             self._map_users(Path("/proc", str(self._holder.pid)))
             self._write(b"1")
             self._expect()
-            self.path.symlink_to(f"/proc/{self._holder.pid}/root{HELD}")
+            self.path.symlink_to(f"/proc/{self._holder.pid}/root{TMPFS}")
             for name in folders:
                 (self.path / name).mkdir()
                 (self.path / name).chmod(

@@ -58,10 +58,10 @@ class View:
         entries += [("proc", "/proc", ""), ("read", "/sys", "/sys"), ("devices", "/dev", "")]
         entries += [("device", str(place), str(place)) for place in _gpus()]
         entries += [("write", path, source) for path, source in self.temporary]
-        known = {*_SYSTEM, *_LINKED}  # what a PATH names once more must not be mounted through a link
+        mounted_paths = {*_SYSTEM, *_LINKED}  # what a PATH names once more must not be mounted through a link
         for path in sorted({*self.readable}, key=len):
-            if not known & {path, *map(str, Path(path).parents)} and Path(path).exists():
-                known.add(path)
+            if not mounted_paths & {path, *map(str, Path(path).parents)} and Path(path).exists():
+                mounted_paths.add(path)
                 entries.append(("read", path, path))
         entries += [("hidden", path, "") for path in self.hidden]
         entries += [("read", path, path) for path in self.tools]

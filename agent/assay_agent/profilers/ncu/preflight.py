@@ -141,8 +141,8 @@ def missing_text(listing: Listing, tool: ToolVersion, missing: Collection[str]) 
 
 def refused_metrics(listing: Listing, counters: Collection[str]) -> list[str]:
     """The metrics of some counters that the tool refused to profile, in alphabetical order."""
-    known = (registry()[name] for name in counters if name in registry())
-    return sorted({metric.name for counter in known for metric in counter.metrics} & listing.refused)
+    entries = (registry()[name] for name in counters if name in registry())
+    return sorted({metric.name for counter in entries for metric in counter.metrics} & listing.refused)
 
 
 def _key(tool: ToolVersion, compute_capability: str, answering: Mapping[str, str]) -> str:

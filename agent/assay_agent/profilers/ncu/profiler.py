@@ -174,8 +174,8 @@ class NsightComputeMeasurement(LiveMeasurement):
         """Run the command that profiles, in its turn; None if the run was cancelled while it waited."""
         if self.gpu.synthetic or not takes_turns(tool):
             return self.measure(command)
-        with profiling_turn(self.cancellation, self.note) as held:
-            return self.measure(command, held=held) if held else None
+        with profiling_turn(self.cancellation, self.note) as locks:
+            return self.measure(command, locks=locks) if locks else None
 
     def _hang(self, error: ProfilerError, log_path: Path) -> ProfilerError:
         text = read_log(log_path)

@@ -59,7 +59,7 @@ def _waited(cancelled: threading.Event, note: Callable[[str], None]) -> int | No
     """The descriptor of the lock; None if ``cancelled`` came first."""
     began = time.monotonic()
     waited = False
-    while (handle := _taken()) is None:
+    while (handle := _try_lock()) is None:
         if not waited:
             _log.info("waits for a profile of another GPU of the box to end")
         waited = True
@@ -70,7 +70,7 @@ def _waited(cancelled: threading.Event, note: Callable[[str], None]) -> int | No
     return handle
 
 
-def _taken() -> int | None:
+def _try_lock() -> int | None:
     """The descriptor of the lock; None if somebody has it, or it was removed: programs tidy /tmp."""
     path = _folder() / _NAME
     with contextlib.ExitStack() as stack:

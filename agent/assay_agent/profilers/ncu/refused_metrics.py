@@ -63,9 +63,9 @@ class RefusalMemory:
     def add(self, metrics: Collection[str]) -> None:
         """Remember more; on a full disk they are merely asked for again."""
         with _WRITING, contextlib.suppress(OSError):
-            known = sorted(self.read() | set(metrics))[:_MOST_KEPT]
+            names = sorted(self.read() | set(metrics))[:_MOST_KEPT]
             make_private_folder(self.path.parent)
-            durable.write_atomically(self.path, json.dumps({"refused": known}).encode())
+            durable.write_atomically(self.path, json.dumps({"refused": names}).encode())
 
 
 def refusal_memory(

@@ -98,7 +98,7 @@ class _Session:
     def run(self) -> int:
         """Do the first thing that the options ask for."""
         command = self.command
-        if {"query-metrics", "query-metrics-mode"} & command.given.keys():
+        if {"query-metrics", "query-metrics-mode"} & command.values.keys():
             return self._query_metrics()
         if "import" in command:
             return self._import()
@@ -120,7 +120,7 @@ class _Session:
             from assay_virtual.tools.ncu.metrics import virtual_chips  # noqa: PLC0415
 
             return ", ".join(virtual_chips()) + "\n"
-        return ncu_help(self.version) if "help" in self.command or not self.command.given else ""
+        return ncu_help(self.version) if "help" in self.command or not self.command.values else ""
 
     def _profile(self) -> int:
         # The model takes longer to load than most reports to print.
@@ -161,7 +161,7 @@ class _Session:
             self.log.error(f"Failed to load report file '{name}'.")
             return 1
         results = Results.of(document, columns)
-        metrics = tuple(m for text in self.command.given.get("metrics", ()) for m in text.split(",") if m)
+        metrics = tuple(m for text in self.command.values.get("metrics", ()) for m in text.split(",") if m)
         print_page(results, self.command, self.version, self.log, metrics=metrics)
         return 0
 

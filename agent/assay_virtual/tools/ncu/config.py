@@ -35,7 +35,7 @@ def with_config_file(
     for name, value in parser[mode].items() if mode in parser else ():
         arguments += [name] if value is None else [name, value]
     added = parse_command_line(options, arguments)
-    return CommandLine({**added.given, **command.given}, command.options, command.program)
+    return CommandLine({**added.values, **command.values}, command.options, command.program)
 
 
 def _find(command: CommandLine, variables: Mapping[str, str]) -> Path | None:

@@ -67,24 +67,24 @@ def metrics_of(gpu: Architecture, version: str) -> dict[str, Counter]:
 
 def requested(gpu: Architecture, version: str, texts: Sequence[str]) -> Request:
     """The metrics that ``--metrics`` asks for (empty: the basic set); raises UnknownMetricError."""
-    known = metrics_of(gpu, version)
+    metrics = metrics_of(gpu, version)
     names = [name for text in texts for name in text.split(",") if name]
     expanded: dict[str, Counter] = {}
-    for name in names or [metric for metric in _BASIC if metric in known]:
-        for metric in _expanded(known, name):
-            expanded[metric] = known[metric]
+    for name in names or [metric for metric in _BASIC if metric in metrics]:
+        for metric in _expanded(metrics, name):
+            expanded[metric] = metrics[metric]
     return Request(expanded, passes(expanded.values()))
 
 
-def _expanded(known: dict[str, Counter], name: str) -> list[str]:
-    if name in known:
+def _expanded(metrics: dict[str, Counter], name: str) -> list[str]:
+    if name in metrics:
         return [name]
     if name.startswith("regex:"):
         expression = re.compile(name.removeprefix("regex:"))
-        return [metric for metric in known if expression.search(metric)]
+        return [metric for metric in metrics if expression.search(metric)]
     if name.startswith(("group:", "breakdown:")) or name.startswith(_FREE):
         return []
-    names = [name + suffix for suffix in _SUFFIXES if name + suffix in known]
+    names = [name + suffix for suffix in _SUFFIXES if name + suffix in metrics]
     if not names:
         raise UnknownMetricError(name)
     return names

@@ -63,7 +63,7 @@ def raw_page_csv(results: Results, style: PageStyle) -> str:
     """Header, units row, one row per launch; every cell in quotes."""
     columns, units = page_columns(results, style)
     lines = [[_quoted(name) for name in columns], [_quoted(units.get(name, "")) for name in columns]]
-    cells = [_taken(column, _quoted) for column in columns.values()]
+    cells = [_format_cells(column, _quoted) for column in columns.values()]
     return "".join(",".join(row) + "\n" for row in (*lines, *zip(*cells, strict=True)))
 
 
@@ -71,7 +71,7 @@ def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-def _taken(column: Texts, form: Callable[[str], str]) -> list[str]:
+def _format_cells(column: Texts, form: Callable[[str], str]) -> list[str]:
     """The cells in another form, made once for each distinct text."""
     return Texts(tuple(map(form, column.distinct)), column.index).cells()
 

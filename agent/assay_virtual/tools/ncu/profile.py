@@ -191,7 +191,7 @@ class ProfileRun:
             selected = selected.first_of_each_process()
         stopped = "stopped" in self._faults
         if stopped:
-            selected = selected.taken(slice(len(selected) // 3))
+            selected = selected.take(slice(len(selected) // 3))
         self._announce(selected, request)
         self._end_early(program)
         if stopped:
@@ -215,7 +215,7 @@ class ProfileRun:
     def _request(self) -> Request:
         gpu = self._environment.gpu.architecture
         try:
-            request = requested(gpu, self._version, self._command.given.get("metrics", ()))
+            request = requested(gpu, self._version, self._command.values.get("metrics", ()))
         except UnknownMetricError as error:
             raise _Fatal(f"Failed to find metric {error}") from error
         if "metric_unknown" in self._faults:

@@ -34,11 +34,11 @@ class Selected:
     def __len__(self) -> int:
         return len(self.part)
 
-    def taken(self, rows: Ints | slice) -> Selected:
+    def take(self, rows: Ints | slice) -> Selected:
         return Selected(self.parts, self.part[rows], self.row[rows])
 
     def first_of_each_process(self) -> Selected:
-        return self.taken(np.sort(np.unique(self.part, return_index=True)[1]))
+        return self.take(np.sort(np.unique(self.part, return_index=True)[1]))
 
 
 def select_launches(
@@ -85,16 +85,16 @@ def _in_turn(totals: list[int], first: int, stop: int) -> tuple[Ints, Ints]:
 
 def _filtered(selected: Selected, command: CommandLine) -> Selected:
     before = command.count("launch-skip-before-match") or 0
-    selected = selected.taken(slice(before, None))
+    selected = selected.take(slice(before, None))
     base = command.text("kernel-name-base")
     mask = np.ones(len(selected), np.bool_)
     if "kernel-name" in command:
-        mask &= _by_name(selected, base, command.given["kernel-name"])
+        mask &= _by_name(selected, base, command.values["kernel-name"])
     if "kernel-id" in command:
-        mask &= np.any([_by_id(selected, base, text) for text in command.given["kernel-id"]], axis=0)
+        mask &= np.any([_by_id(selected, base, text) for text in command.values["kernel-id"]], axis=0)
     skip, count = command.count("launch-skip") or 0, command.count("launch-count")
     rows = np.flatnonzero(mask)[skip : None if count is None else skip + count]
-    return selected.taken(rows)
+    return selected.take(rows)
 
 
 def _by_name(selected: Selected, base: str, texts: tuple[str, ...]) -> NDArray[np.bool_]:
