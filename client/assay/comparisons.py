@@ -155,15 +155,15 @@ class Comparison:
 
 def _worst(scores: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
     """The worst of each score over the GPUs that were scored."""
-    known = [each for each in scores if each["status"] == "ok"]
-    if not known:
+    valid = [each for each in scores if each["status"] == "ok"]
+    if not valid:
         return {}
     return {
-        "error_percent": max(each["error_percent"] for each in known),
-        "signed_error_percent": max((each["signed_error_percent"] for each in known), key=abs),
+        "error_percent": max(each["error_percent"] for each in valid),
+        "signed_error_percent": max((each["signed_error_percent"] for each in valid), key=abs),
         **{
-            name: None if any(each[name] is None for each in known) else max(each[name] for each in known)
+            name: None if any(each[name] is None for each in valid) else max(each[name] for each in valid)
             for name in ("group_error_percent", "part_error_percent")
         },
-        "speedup": min(each["speedup"] for each in known),
+        "speedup": min(each["speedup"] for each in valid),
     }

@@ -136,9 +136,9 @@ def _own_metadata(schema: pa.Schema, name: str) -> TableMetadata | None:
 
 
 def _metadata(
-    known: TableMetadata | None, synthetic: bool | None, device: str | None, *, with_counters: bool
+    base: TableMetadata | None, synthetic: bool | None, device: str | None, *, with_counters: bool
 ) -> TableMetadata:
-    metadata = known or TableMetadata("light", format="table")
+    metadata = base or TableMetadata("light", format="table")
     metadata = replace(metadata, level="detailed" if with_counters else "light")
     if synthetic is not None and not metadata.simulated:
         origin: Origin = "synthetic" if synthetic or metadata.synthetic else "measured"
@@ -199,13 +199,13 @@ def _word(item: pa.Field, what: str) -> str:
 
 
 def _check_unit(item: pa.Field, name: str) -> None:
-    given = _word(item, "unit")
+    word = _word(item, "unit")
     unit = _unit(item)
-    if item.name in _TEXTS or not given or given == unit:
+    if item.name in _TEXTS or not word or word == unit:
         return
-    factor = _TIME_UNITS.get(given)
+    factor = _TIME_UNITS.get(word)
     how = f"multiply it by {factor:,.0f}" if factor and unit == "ns" else f"convert it to {unit}"
-    raise LaunchTableError(name, f"the column {item.name!r} is in {given!r}, and Assay takes {unit!r}", how)
+    raise LaunchTableError(name, f"the column {item.name!r} is in {word!r}, and Assay takes {unit!r}", how)
 
 
 def _instead(column: str) -> str:
@@ -214,8 +214,8 @@ def _instead(column: str) -> str:
         return f"multiply it by {_TIME_UNITS[unit]:,.0f} and call it {stem + '_ns'!r}"
     if column in _TIMES:
         return f"give it in nanoseconds and call it {_TIMES[column]!r}"
-    known = [*_BASE, *registry(), *simulated_counters()]
-    close = difflib.get_close_matches(column, known, n=1)
+    columns = [*_BASE, *registry(), *simulated_counters()]
+    close = difflib.get_close_matches(column, columns, n=1)
     return f"did you mean {close[0]!r}? {_PAGE}" if close else f"drop or rename it; {_PAGE}"
 
 

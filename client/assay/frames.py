@@ -18,7 +18,7 @@ UNITS = "units"
 _METRICS = "metrics"
 _FACTS = "assay"
 # What the metadata of a column say, and the key of ``attrs`` that has it for all columns.
-_SAID = {"unit": UNITS, "metric": _METRICS}
+_ATTRS = {"unit": UNITS, "metric": _METRICS}
 
 
 def to_frame(table: pa.Table) -> pd.DataFrame:
@@ -35,7 +35,7 @@ def to_frame(table: pa.Table) -> pd.DataFrame:
         for item in table.schema
     }
     frame = pandas.DataFrame(columns)
-    column_metadata = {key: _words_by_column(table.schema, word) for word, key in _SAID.items()}
+    column_metadata = {key: _words_by_column(table.schema, word) for word, key in _ATTRS.items()}
     facts = (table.schema.metadata or {}).get(_FACTS.encode(), b"").decode()
     frame.attrs = {key: value for key, value in {**column_metadata, _FACTS: facts}.items() if value}
     return frame
@@ -51,7 +51,7 @@ def from_frame(frame: pd.DataFrame, name: str) -> pa.Table:
         raise TypeError(f"from_pandas takes a pandas.DataFrame, not {type(frame).__name__}")
     columns = [str(column) for column in frame.columns]
     arrays = [_array(frame.iloc[:, at], name, column) for at, column in enumerate(columns)]
-    column_metadata = {word: frame.attrs.get(key) or {} for word, key in _SAID.items()}
+    column_metadata = {word: frame.attrs.get(key) or {} for word, key in _ATTRS.items()}
     fields = [
         item.with_metadata(
             {word: str(by[item.name]) for word, by in column_metadata.items() if item.name in by}

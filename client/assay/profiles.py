@@ -174,8 +174,8 @@ class Profile:
     @property
     def sources(self) -> tuple[str, ...]:
         """The files or tables that it was read from."""
-        given = (self._levels.detailed, self._levels.light)
-        return tuple(source for each in given if each is not None for source in each.sources)
+        levels = (self._levels.detailed, self._levels.light)
+        return tuple(source for each in levels if each is not None for source in each.sources)
 
     def to_arrow(self, level: Level = "whole") -> pa.Table:
         """A row a launch, in the order of (process, launch), with names as text and units in the fields.
@@ -280,13 +280,13 @@ class Profile:
 
         Raises RefusedError if no method applies.
         """
-        given = parameters_by_method(parameters or {}, methods) if parameters else {}
+        by_method = parameters_by_method(parameters or {}, methods) if parameters else {}
         others = [on] if isinstance(on, str | PathLike | Recorded) else on
         return Comparison(
             compare(
                 self._levels,
                 methods=methods,
-                parameters=given,
+                parameters=by_method,
                 seed=seed,
                 trials=trials,
                 unit=unit_choice(unit),

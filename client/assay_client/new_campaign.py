@@ -65,10 +65,10 @@ def campaign_of_commands(commands: Sequence[str], gpus: Sequence[str], file: Pat
         f"  - name: {json.dumps(name)}\n    command: {json.dumps(_from(file.parent, words))}\n"
         for name, words in zip(names_of_workloads, programs, strict=True)
     )
-    given = [*(f"--command {shlex.quote(command)}" for command in commands)]
+    options = [*(f"--command {shlex.quote(command)}" for command in commands)]
     text = _COMMANDS.format(
         editors=_EDITORS,
-        command=" ".join(["assay init", *given, *(f"--gpus {shlex.quote(name)}" for name in names)]),
+        command=" ".join(["assay init", *options, *(f"--gpus {shlex.quote(name)}" for name in names)]),
         virtual="".join(f" --virtual {shlex.quote(name)}" for name in names) if all(virtual) else "",
         file=shlex.quote(file.name),
         campaign=names_of_workloads[0],
@@ -85,9 +85,9 @@ def campaign_of_suite(suite: str, gpus: Sequence[str]) -> NewCampaign:
 
     Raises ParameterError for a suite that does not exist, and for an unknown GPU.
     """
-    known = (*suites(), VIRTUAL_SUITE)
-    if suite not in known:
-        raise ParameterError("--suite", f"there is no suite {suite!r}", f"there are {', '.join(known)}")
+    all_suites = (*suites(), VIRTUAL_SUITE)
+    if suite not in all_suites:
+        raise ParameterError("--suite", f"there is no suite {suite!r}", f"there are {', '.join(all_suites)}")
     synthetic = suite == VIRTUAL_SUITE
     text = (folder("campaigns") / f"{suite}.yaml").read_text("utf-8")
     files = dict(_workload_files()) if synthetic else {}
@@ -138,9 +138,9 @@ def _distinct(names: Sequence[str]) -> list[str]:
     return distinct_names
 
 
-def _gpus(given: Sequence[str], *, synthetic: bool) -> list[str]:
+def _gpus(texts: Sequence[str], *, synthetic: bool) -> list[str]:
     """Names of GPUs, each once; raises ParameterError for one that no agent could have."""
-    names = [name.strip() for text in given for name in text.split(",")]
+    names = [name.strip() for text in texts for name in text.split(",")]
     if any(not name for name in names):
         raise ParameterError("--gpus", "a name is empty", "separate names by commas: V100, RTX 2060")
     if synthetic:

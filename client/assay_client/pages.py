@@ -126,13 +126,13 @@ def page_name(target: str) -> str:
     return path.name.removesuffix(".md")
 
 
-def find_page(given: str) -> Page:
+def find_page(text: str) -> Page:
     """A page by its name, or by its file's name or path; raises ParameterError for an unknown page."""
-    known = pages()
-    name = page_name(given)
+    by_name = pages()
+    name = page_name(text)
     for candidate in (name, name.casefold()):
-        if candidate in known:
-            return known[candidate]
-    close = difflib.get_close_matches(name, known, n=1)
+        if candidate in by_name:
+            return by_name[candidate]
+    close = difflib.get_close_matches(name, by_name, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
-    raise ParameterError("PAGE", f"there is no page {given!r}", f"{hint}assay docs lists all pages")
+    raise ParameterError("PAGE", f"there is no page {text!r}", f"{hint}assay docs lists all pages")

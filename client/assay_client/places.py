@@ -45,9 +45,9 @@ def likely_state_directory() -> Path:
 
 def _state_of_home() -> Path:
     """Raises RuntimeError for a user without a home."""
-    given = os.environ.get("XDG_STATE_HOME", "")
-    if given.startswith("/"):
-        return Path(given) / "assay" / "local"
+    folder = os.environ.get("XDG_STATE_HOME", "")
+    if folder.startswith("/"):
+        return Path(folder) / "assay" / "local"
     if os.environ.get("HOME") == "":  # Python takes it for the root folder
         raise RuntimeError("HOME is empty")
     return Path.home() / ".local" / "state" / "assay" / "local"

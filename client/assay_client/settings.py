@@ -72,8 +72,8 @@ class ClientSettings(ProgramSettings):
 
 
 def _config_home() -> Path:
-    given = os.environ.get("XDG_CONFIG_HOME", "")
-    return Path(given if given.startswith("/") else f"{os.environ.get('HOME') or '/nonexistent'}/.config")
+    folder = os.environ.get("XDG_CONFIG_HOME", "")
+    return Path(folder if folder.startswith("/") else f"{os.environ.get('HOME') or '/nonexistent'}/.config")
 
 
 # Flags before the verb that verbs use later; each command line sets them anew.

@@ -35,12 +35,12 @@ def _parameters(words: Sequence[str], incomplete: str) -> Iterator[tuple[str, st
     from assay_sampling.methods.parameter_help import parameter_help  # noqa: PLC0415
     from assay_sampling.methods.registry import samplers  # noqa: PLC0415 - only behind Tab
 
-    known = samplers()
-    method = next((word for word in words if word in known), None)
+    methods = samplers()
+    method = next((word for word in words if word in methods), None)
     if method is None:
         return
     name, equals, _ = incomplete.partition("=")
-    for parameter in parameter_help(known[method].parameters):
+    for parameter in parameter_help(methods[method].parameters):
         if equals and parameter.name == name:
             words = [word for word in parameter.values.split(", or ")[0].split("|") if word.isidentifier()]
             yield from ((f"{name}={word}", parameter.help) for word in words)

@@ -70,7 +70,7 @@ WARM_OR_FLUSHED = Kind(
 def require(kind: Kind, *paths: Path | None) -> None:
     """Raise InputError for a path that is not a file, is empty, or is a file of another kind: which it is,
     and which verbs read it. For several such paths it raises an ExceptionGroup of these."""
-    raise_together([error for path in _given(paths) if (error := _error_of(path, kind)) is not None])
+    raise_together([error for path in _present(paths) if (error := _error_of(path, kind)) is not None])
 
 
 def raise_together(errors: Sequence[AssayError]) -> None:
@@ -92,7 +92,7 @@ def _error_of(path: Path, kind: Kind) -> InputError | None:
     return None
 
 
-def _given(paths: Iterable[Path | None]) -> Iterable[Path]:
+def _present(paths: Iterable[Path | None]) -> Iterable[Path]:
     return (path for path in paths if path is not None)
 
 
@@ -119,18 +119,18 @@ def method_and_files(verb: str, first: str | None, others: Sequence[Path]) -> tu
     """
     if first is None:
         raise ParameterError(f"assay {verb}", "no file is named", f"write: assay {verb} FILE")
-    known = samplers()
-    given = [first, *map(str, others)]
-    swapped = next((word for word in given[1:] if word in known and not Path(word).exists()), None)
-    if first not in known and swapped is not None:
-        given.remove(swapped)
+    methods = samplers()
+    words = [first, *map(str, others)]
+    swapped = next((word for word in words[1:] if word in methods and not Path(word).exists()), None)
+    if first not in methods and swapped is not None:
+        words.remove(swapped)
         raise ParameterError(
             f"assay {verb}",
             f"the method comes before the files, and {first!r} is not one",
-            f"write: assay {verb} {shlex.join([swapped, *given])}",
+            f"write: assay {verb} {shlex.join([swapped, *words])}",
         )
     # A word that is no method and no file is a method that was spelled wrong, if files follow it.
-    if first not in known and (Path(first).exists() or not others):
+    if first not in methods and (Path(first).exists() or not others):
         return None, [Path(first), *others]
     if not others:
         raise ParameterError(
@@ -144,7 +144,7 @@ _COUNT = ("k", "launches")
 _TARGET = ("target_error_percent", "epsilon_percent")
 
 
-def with_goals(method: str, given: dict[str, str], count: int | None, target: float | None) -> dict[str, str]:
+def with_goals(method: str, param: dict[str, str], count: int | None, target: float | None) -> dict[str, str]:
     """The method's parameters with those that ``-k`` and ``--target`` stand for.
 
     Raises ParameterError for a method without such a parameter, or if ``--param`` gives it, too.
@@ -154,16 +154,16 @@ def with_goals(method: str, given: dict[str, str], count: int | None, target: fl
         if value is not None:
             goals[_parameter(option, names, method)] = str(value)
     for name in goals:
-        if name in given:
+        if name in param:
             raise ParameterError("--param", f"{name!r} is given twice", "give it once")
-    return {**given, **goals}
+    return {**param, **goals}
 
 
 def _parameter(option: str, names: tuple[str, ...], method: str) -> str:
-    known = samplers()
-    if method not in known:  # which method there is, is said where it is looked up
+    table = samplers()
+    if method not in table:  # which method there is, is said where it is looked up
         return names[0]
-    having = [each for each in known if any(name in known[each].parameters.model_fields for name in names)]
+    having = [each for each in table if any(name in table[each].parameters.model_fields for name in names)]
     if method not in having:
         raise ParameterError(option, f"{method} has no such parameter", f"use it with {', '.join(having)}")
-    return next(name for name in names if name in known[method].parameters.model_fields)
+    return next(name for name in names if name in table[method].parameters.model_fields)

@@ -51,7 +51,7 @@ class _Board:
     def __init__(self, look: Callable[[Mapping[str, Any]], LiveView]) -> None:
         self.status: Mapping[str, Any] = {}
         self._look = look
-        self._seen: LiveView | None = None
+        self._last_view: LiveView | None = None
         self._ended = threading.Event()
         self._looking = threading.Thread(target=self._keep_looking, daemon=True)
 
@@ -66,14 +66,14 @@ class _Board:
             self._looking.join(timeout=REFRESH_SECONDS)
 
     def text(self, console: Console) -> Text:
-        status, seen = self.status, self._seen
+        status, last_view = self.status, self._last_view
         if not status:
             return Text("waiting for the server")
-        view = LiveView(status) if seen is None else replace(seen, status=status)
+        view = LiveView(status) if last_view is None else replace(last_view, status=status)
         return Text(live_text(view, console.width, console.height))
 
     def _keep_looking(self) -> None:
         while not self._ended.is_set():
             with contextlib.suppress(AssayError):
-                self._seen = self._look(self.status)
+                self._last_view = self._look(self.status)
             self._ended.wait(REFRESH_SECONDS)

@@ -92,14 +92,14 @@ def assay(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; returns an exit code of ``docs/exit-codes.md``. Never raises, never exits."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    before_dashes = given[: given.index("--")] if "--" in given else given
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    before_dashes = words[: words.index("--")] if "--" in words else words
     as_json = "--json" in before_dashes
     debug = "--debug" in before_dashes or os.environ.get("ASSAY_DEBUG", "0") not in ("", "0", "false")
     _prepare_streams(debug)
     with signals_noted(lambda code: _interrupted(code, as_json)):
         try:
-            code = _invoke(given)
+            code = _invoke(words)
         except BrokenPipeError:
             _detach_output()
             return EXIT_BROKEN_PIPE
@@ -191,10 +191,10 @@ def _fail(failure: Failure, as_json: bool) -> int:
 
 def _fail_each(group: ExceptionGroup[Exception], as_json: bool, debug: bool) -> int:
     """Print each of several errors; the exit code is that of the first."""
-    known, others = group.split(AssayError)
+    ours, others = group.split(AssayError)
     if others is not None and debug:
         traceback.print_exception(others)
-    errors = [*(known.exceptions if known else ()), *(others.exceptions if others else ())]
+    errors = [*(ours.exceptions if ours else ()), *(others.exceptions if others else ())]
     codes = [
         _fail(Failure.of(each) if isinstance(each, AssayError) else _unexpected(each), as_json)
         for each in errors

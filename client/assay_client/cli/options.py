@@ -172,11 +172,11 @@ def match_kind(text: str) -> MatchKind:
 
 
 def parse_parameters(
-    given: Sequence[str], option: str = "--param", example: str = "k_max=20"
+    assignments: Sequence[str], option: str = "--param", example: str = "k_max=20"
 ) -> dict[str, str]:
     """``k=v`` texts as a dictionary; raises ParameterError if ``=`` is missing or a key is given twice."""
     parameters: dict[str, str] = {}
-    for text in given:
+    for text in assignments:
         key, separator, value = text.partition("=")
         key = key.strip()
         if not separator or not key:
@@ -194,10 +194,10 @@ def one_or_each(offsets: Sequence[int] | None) -> int | Sequence[int] | None:
     return offsets[0] if offsets and len(offsets) == 1 else offsets or None
 
 
-def with_rule(given: dict[str, str], rule: str | None) -> dict[str, str]:
+def with_rule(values: dict[str, str], rule: str | None) -> dict[str, str]:
     """The parameters including the rule, which --rule or --param may name; ParameterError if both differ."""
     if rule is None:
-        return given
-    if given.get("rule", rule) != rule:
-        raise ParameterError("--rule", f"--param rule={given['rule']} says otherwise", "give one of them")
-    return {**given, "rule": rule}
+        return values
+    if values.get("rule", rule) != rule:
+        raise ParameterError("--rule", f"--param rule={values['rule']} says otherwise", "give one of them")
+    return {**values, "rule": rule}

@@ -28,7 +28,7 @@ def request_verb(name: str, ask: Callable[..., dict[str, Any]], text: str) -> ty
         as_json: JsonOption = False,
     ) -> None:
         with Client(server) as client:
-            done = ask(client, campaign_id, workload=workload, run_id=run_id)
-        show(done, as_json, lambda console: render_request(done, console))
+            answer = ask(client, campaign_id, workload=workload, run_id=run_id)
+        show(answer, as_json, lambda console: render_request(answer, console))
 
     return app

@@ -37,8 +37,8 @@ def usage_failure(error: Any) -> Failure:
     elif hasattr(error, "param_type"):
         cause, remedy = f"{_name(error.param)} is missing", _form(error.param, context, command)
     elif getattr(error, "param", None) is not None:
-        sentence, given = _sentence(str(error)), _given(error.param, context.meta.get(WORDS, ()))
-        shown = f" {given!r}" if given and repr(given) not in sentence else ""
+        sentence, value = _sentence(str(error)), _typed_value(error.param, context.meta.get(WORDS, ()))
+        shown = f" {value!r}" if value and repr(value) not in sentence else ""
         cause, remedy = f"{_name(error.param)}{shown}: {sentence}", _to_give(error.param, context)
     elif hasattr(error, "option_name"):
         parameter = _parameter(error.option_name, context)
@@ -95,10 +95,10 @@ def _as_method_parameter(name: str, context: Any, command: str) -> str:
         return ""
     from assay_sampling.methods.registry import samplers  # noqa: PLC0415
 
-    known = samplers()
+    by_name = samplers()
     words: Sequence[str] = context.meta.get(WORDS, ())
-    named = [word for word in words if word in known]
-    methods = [each for each in named or known if name in known[each].parameters.model_fields]
+    named = [word for word in words if word in by_name]
+    methods = [each for each in named or by_name if name in by_name[each].parameters.model_fields]
     if not methods:
         return ""
     at = next((i for i, word in enumerate(words) if word.lstrip("-").replace("-", "_") == name), len(words))
@@ -109,8 +109,8 @@ def _as_method_parameter(name: str, context: Any, command: str) -> str:
 
 def _to_give(parameter: Any, context: Any) -> str:
     meaning = (getattr(parameter, "help", "") or "").rstrip(".")
-    given = f"give {parameter.metavar}" if parameter.metavar else "give another value"
-    return f"{given} ({meaning})" if meaning else f"{given}; see: {context.command_path} --help"
+    remedy = f"give {parameter.metavar}" if parameter.metavar else "give another value"
+    return f"{remedy} ({meaning})" if meaning else f"{remedy}; see: {context.command_path} --help"
 
 
 def _form(parameter: Any, context: Any, command: str) -> str:
@@ -131,7 +131,7 @@ def _parameter(option: str, context: Any) -> Any:
     return next((each for each in context.command.get_params(context) if option in each.opts), None)
 
 
-def _given(parameter: Any, words: Sequence[str]) -> str:
+def _typed_value(parameter: Any, words: Sequence[str]) -> str:
     """The value that was given for an option, as it was typed; "" for an argument."""
     for at, word in enumerate(words):
         if word in parameter.opts and at + 1 < len(words):

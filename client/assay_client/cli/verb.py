@@ -65,8 +65,8 @@ class MethodVerbCommand(FileVerbCommand):
         from assay_sampling.methods.parameter_help import parameter_help  # noqa: PLC0415
         from assay_sampling.methods.registry import methods_of_others, samplers  # noqa: PLC0415
 
-        known = samplers()
-        method = next((word for word in ctx.meta.get(WORDS, ()) if word in known), None)
+        methods = samplers()
+        method = next((word for word in ctx.meta.get(WORDS, ()) if word in methods), None)
         if method is None:
             formatter.write_paragraph()
             formatter.write_text(f"The parameters of a method: {ctx.command_path} METHOD --help")
@@ -77,7 +77,7 @@ class MethodVerbCommand(FileVerbCommand):
             formatter.write_dl(
                 [
                     (f"{each.name}={each.default}", _meaning(each))
-                    for each in parameter_help(known[method].parameters)
+                    for each in parameter_help(methods[method].parameters)
                 ]
                 or [("none", "")]
             )

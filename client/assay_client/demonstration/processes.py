@@ -189,7 +189,7 @@ class _Child:
             launcher = [sys.executable, "-I", "-S", bound.__file__, str(os.getpid())]
             self._command = [*launcher, _program(self.program), *self.arguments]
         with open(self.log, "ab", opener=private_opener) as stream:
-            known = stream.tell()
+            offset = stream.tell()
             # A separate session: Ctrl-C on the terminal reaches only this process, which then stops
             # the others.
             self.process = subprocess.Popen(
@@ -202,7 +202,7 @@ class _Child:
             )
         self._began = time.monotonic()
         if self.awaited:
-            self._await(self.process, known)
+            self._await(self.process, offset)
 
     def ended(self) -> str | None:
         """How it ended, in words; None while it runs."""
@@ -234,26 +234,26 @@ class _Child:
             self.process.kill()
             self.process.wait()
 
-    def _await(self, process: subprocess.Popen[bytes], known: int) -> None:
+    def _await(self, process: subprocess.Popen[bytes], offset: int) -> None:
         deadline = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline:
             ended = process.poll()
-            if self.awaited in self._log_text(known):
+            if self.awaited in self._log_text(offset):
                 return
             if ended is not None and ended < 0:
                 return  # killed while it started: the keeper restarts it
             if ended is not None:
-                raise self._failed(f"it ended at once with exit code {ended}", known)
+                raise self._failed(f"it ended at once with exit code {ended}", offset)
             time.sleep(0.02)
         raise AssayError(self.name, f"it did not start within {_START_SECONDS:g} s", f"see {self.log}")
 
-    def _log_text(self, known: int) -> str:
+    def _log_text(self, offset: int) -> str:
         with self.log.open("rb") as stream:
-            stream.seek(known)
+            stream.seek(offset)
             return stream.read().decode(errors="replace")
 
-    def _failed(self, what: str, known: int) -> AssayError:
-        last = " ".join(self._log_text(known).split()[-80:]) or "it printed nothing"
+    def _failed(self, what: str, offset: int) -> AssayError:
+        last = " ".join(self._log_text(offset).split()[-80:]) or "it printed nothing"
         disk = self.process is not None and self.process.returncode == StorageError.exit_code
         kind = StorageError if disk else AssayError
         return kind(self.name, f"{what}: {last}", f"see {self.log}")

@@ -139,11 +139,11 @@ def _of_a_framework(command: Sequence[str]) -> bool:
     return scripts or "--emit-nvtx" in command
 
 
-def command_environment(given: Sequence[str], own: Mapping[str, str], home: Path | None) -> dict[str, str]:
+def command_environment(texts: Sequence[str], own: Mapping[str, str], home: Path | None) -> dict[str, str]:
     """The variables of a command.
 
     Args:
-        given: ``NAME=VALUE``, or ``NAME`` for the value that it has here.
+        texts: ``NAME=VALUE``, or ``NAME`` for the value that it has here.
         own: this process's environment, of which only well-known names are passed on.
         home: the person's home, for what programs look for in it; None if unknown.
 
@@ -153,15 +153,15 @@ def command_environment(given: Sequence[str], own: Mapping[str, str], home: Path
     for name, folder in _IN_HOME:
         if home is not None and name not in passed and (home / folder).is_dir():
             passed[name] = str(home / folder)
-    return dict(sorted({**passed, **dict(_given(given, own))}.items()))
+    return dict(sorted({**passed, **dict(_parse_texts(texts, own))}.items()))
 
 
 def _is_passed(name: str) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in _PASSED) and not _SECRET.search(name)
 
 
-def _given(given: Sequence[str], own: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    for text in given:
+def _parse_texts(texts: Sequence[str], own: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for text in texts:
         name, equals, value = text.partition("=")
         if not name or (not equals and name not in own):
             cause = f"{name} is not set here" if name else f"{text!r} has no name"

@@ -140,8 +140,8 @@ def _taken_up(client: Client, earlier: Note, basis: Basis, anew: bool, say: Say)
 def _go_on(client: Client, campaign_id: str, say: Say) -> None:
     """Let a campaign go on that was held for another one, or cancelled because its box could not go on."""
     status = client.summary(campaign_id)
-    done = f"{status['runs_done']} of {status['runs_total']} runs are done"
-    say(f"{campaign_id} continues where it was interrupted: {done} (--new starts over)")
+    progress = f"{status['runs_done']} of {status['runs_total']} runs are done"
+    say(f"{campaign_id} continues where it was interrupted: {progress} (--new starts over)")
     if status["state"] == CampaignState.CANCELLED:
         client.retry(campaign_id)
     elif status["paused"] or status["runs_paused"]:

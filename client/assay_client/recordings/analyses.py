@@ -88,15 +88,15 @@ def read_profile(
     offsets = _offsets(launch_offset, len(paths))
     parts: dict[str, list[Launches]] = {"detailed": [], "light": []}
     free_bytes = memory_limit_bytes
-    given = [*zip(paths, offsets, strict=True), *([] if light is None else [(Path(light), None)])]
-    for path, offset in given:
+    inputs = [*zip(paths, offsets, strict=True), *([] if light is None else [(Path(light), None)])]
+    for path, offset in inputs:
         options = ReadOptions(
             synthetic=synthetic, launch_offset=offset, metrics=tuple(metrics), export=export_report
         )
         launches = _read(path, options, free_bytes, memory_limit_bytes, spill_beyond_bytes)
         free_bytes -= launches.table.nbytes
         # A simulator counts while it times: a log given as --light is a light run whose cycles are its time.
-        last = light is not None and path is given[-1][0]
+        last = light is not None and path is inputs[-1][0]
         level = "light" if last and launches.metadata.simulated else launches.metadata.level
         parts[level].append(launches)
     if light is not None:
@@ -108,16 +108,16 @@ def read_profile(
     )
 
 
-def _offsets(given: int | Sequence[int] | None, files: int) -> Sequence[int | None]:
-    if given is None or isinstance(given, int):
-        return [given] * files
-    if len(given) != files:
+def _offsets(offsets: int | Sequence[int] | None, files: int) -> Sequence[int | None]:
+    if offsets is None or isinstance(offsets, int):
+        return [offsets] * files
+    if len(offsets) != files:
         raise ParameterError(
             "--launch-offset",
-            f"{len(given)} launch offsets for {files} {'file' if files == 1 else 'files'}",
+            f"{len(offsets)} launch offsets for {files} {'file' if files == 1 else 'files'}",
             "give it once, or once for each FILE, in their order",
         )
-    return list(given)
+    return list(offsets)
 
 
 def _require_light(path: Path, light: Sequence[Launches]) -> None:
@@ -181,22 +181,22 @@ def select(
     method or parameter, InputError for a file that cannot be read, NotJoinableError for files that do not
     belong together, RefusedError if the method does not apply (PKS without counters).
     """
-    given = parameters or {}
+    options = parameters or {}
     profile = read_profile(
         files,
         light=light,
         ranks=ranks,
         synthetic=synthetic,
-        metrics=own_metrics(given.get("features")),
+        metrics=own_metrics(options.get("features")),
         memory_limit_bytes=memory_limit_bytes,
         spill_beyond_bytes=None
         if any((light, on, unit == "operation", not isinstance(files, str | PathLike) and len(files) > 1))
-        else spill_beyond(method, given),
+        else spill_beyond(method, options),
     )
     other = (
         None if on is None else read_profile(on, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes)
     )
-    return select_by_unit(unit_for(unit, profile, other), method, profile, given, seed)
+    return select_by_unit(unit_for(unit, profile, other), method, profile, options, seed)
 
 
 def evaluate(
@@ -432,12 +432,12 @@ def load_selection(selection: SomeSelection) -> SavedSelection:
         raise InputError(path, f"it cannot be read ({error.strerror})", "name a selection file") from error
     except (ValueError, RecursionError) as error:
         raise _not_a_selection(path, f"it is not JSON ({error})") from error
-    known = known_file_at(path)
-    if known not in (None, SELECTION):
+    kind = known_file_at(path)
+    if kind not in (None, SELECTION):
         raise _not_a_selection(path, "it is not a selection")
     return SavedSelection.read(document, str(path))
 
 
 def _not_a_selection(path: Path, cause: str) -> InputError:
-    known = what_is_this(path)
-    return InputError(path, cause if known is None else known.explained, WRITE_AGAIN)
+    kind = what_is_this(path)
+    return InputError(path, cause if kind is None else kind.explained, WRITE_AGAIN)

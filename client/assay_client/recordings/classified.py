@@ -59,16 +59,16 @@ def classify_files(
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
 ) -> Selection:
     """:func:`classify` on recordings; ``labels`` of the selection has the group of every light launch."""
-    given = parameters or {}
+    options = parameters or {}
     profile = read_profile(
         files,
         light=light,
         ranks=ranks,
         synthetic=synthetic,
-        metrics=own_metrics(given.get("features")),
+        metrics=own_metrics(options.get("features")),
         memory_limit_bytes=memory_limit_bytes,
     )
-    return classify(profile, given, seed, unit)
+    return classify(profile, options, seed, unit)
 
 
 def classify_listed(

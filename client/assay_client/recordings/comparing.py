@@ -75,7 +75,7 @@ def compare(
     chosen = _chosen(methods)
     if trials is not None and trials < LEAST_TRIALS:
         raise ParameterError("trials", f"{trials} tries say little", f"give {LEAST_TRIALS} or more")
-    given = parameters or {}
+    options = parameters or {}
     others = [on] if isinstance(on, Profile) else list(on)
     _check_speedup(speedup, others)
     compared = Compared.of(profile, unit, others)
@@ -83,14 +83,14 @@ def compare(
     entries = []
     for name in chosen:
         progress(name)
-        entries.append(_entry(name, compared, given.get(name, {}), seed, count))
+        entries.append(_entry(name, compared, options.get(name, {}), seed, count))
     if all(entry["status"] != "ok" for entry in entries):
         raise _none_applies(entries)
     recommendation = _judge_at_home(entries, compared.unit)
     judged = None
     if compared.targets:
         progress("on other GPUs")
-        judged = judge(compared, entries, given, seed=seed, draws=trials, speedup=speedup)
+        judged = judge(compared, entries, options, seed=seed, draws=trials, speedup=speedup)
         recommendation = judged.recommendation
         _give_stars(entries, judged)
     elif others:
@@ -161,11 +161,11 @@ def _verdict(
 
 
 def _chosen(methods: Sequence[str]) -> list[str]:
-    known = registry.samplers()
-    chosen = list(dict.fromkeys(methods)) or list(known)
+    names = registry.samplers()
+    chosen = list(dict.fromkeys(methods)) or list(names)
     for name in chosen:
-        if name not in known:
-            raise ParameterError("compare", f"there is no method {name!r}", f"use some of {', '.join(known)}")
+        if name not in names:
+            raise ParameterError("compare", f"there is no method {name!r}", f"use some of {', '.join(names)}")
     return chosen
 
 
@@ -222,7 +222,7 @@ def compare_files(
         metrics=metrics_of(parameters or {}),
         memory_limit_bytes=memory_limit_bytes,
     )
-    given = parameters_by_method(parameters or {}, methods)
+    by_method = parameters_by_method(parameters or {}, methods)
     others = [
         read_profile(path, synthetic=synthetic, memory_limit_bytes=memory_limit_bytes)
         for path in ([on] if isinstance(on, str | PathLike) else on)
@@ -230,7 +230,7 @@ def compare_files(
     return compare(
         profile,
         methods=methods,
-        parameters=given,
+        parameters=by_method,
         seed=seed,
         trials=trials,
         unit=unit,
@@ -239,22 +239,22 @@ def compare_files(
     )
 
 
-def metrics_of(given: Mapping[str, Any]) -> tuple[str, ...]:
+def metrics_of(parameters: Mapping[str, Any]) -> tuple[str, ...]:
     """The metrics that ``features`` of any method name, and that Assay has no counter for."""
-    named = (value for key, value in given.items() if key.rpartition(".")[2] == "features")
+    named = (value for key, value in parameters.items() if key.rpartition(".")[2] == "features")
     return tuple(dict.fromkeys(metric for features in named for metric in own_metrics(features)))
 
 
-def parameters_by_method(given: Mapping[str, Any], methods: Sequence[str]) -> dict[str, dict[str, Any]]:
+def parameters_by_method(options: Mapping[str, Any], methods: Sequence[str]) -> dict[str, dict[str, Any]]:
     """``METHOD.NAME`` goes to that method, ``NAME`` to every one of ``methods`` that has it.
 
     Raises ParameterError for a parameter that no method has.
     """
-    known = registry.samplers()
-    chosen = list(methods) or list(known)
-    fields = {name: _parameter_names(known, name) for name in chosen}
+    samplers = registry.samplers()
+    chosen = list(methods) or list(samplers)
+    fields = {name: _parameter_names(samplers, name) for name in chosen}
     parameters: dict[str, dict[str, Any]] = {name: {} for name in chosen}
-    for key, value in given.items():
+    for key, value in options.items():
         method, separator, name = key.partition(".")
         if separator and method in fields:
             parameters[method][name] = value
@@ -271,9 +271,9 @@ def parameters_by_method(given: Mapping[str, Any], methods: Sequence[str]) -> di
     return parameters
 
 
-def _parameter_names(known: Mapping[str, Sampler], name: str) -> frozenset[str]:
+def _parameter_names(samplers: Mapping[str, Sampler], name: str) -> frozenset[str]:
     try:
-        return frozenset(known[name].parameters.model_fields)
+        return frozenset(samplers[name].parameters.model_fields)
     except AssayError:  # the table reports a plug-in that cannot be loaded
         return frozenset()
 

@@ -169,12 +169,12 @@ def _why(document: SelectionDocument, group: GroupEntry, each: RepresentativeEnt
         return "it lasts so long that it was taken without a draw"
     if document.drawing in _DRAWN:
         return f"{_DRAWN[document.drawing].format_map(words)} (seed {document.seed})"
-    given = document.parameters.get("representative")
-    if given == "auto":
+    rule = document.parameters.get("representative")
+    if rule == "auto":
         by_light_time = document.weights is not None and document.weights.elsewhere == "light_time"
-        given = "weighted_median" if by_light_time else "random"
-    if isinstance(given, str) and given in _BY_PARAMETER:
-        return f"{_BY_PARAMETER[given].format_map(words)} (representative={given})"
+        rule = "weighted_median" if by_light_time else "random"
+    if isinstance(rule, str) and rule in _BY_PARAMETER:
+        return f"{_BY_PARAMETER[rule].format_map(words)} (representative={rule})"
     return _BY_METHOD.get(document.method, f"the rule of {document.method} takes it").format_map(words)
 
 

@@ -28,7 +28,7 @@ def import_table(
     where the output is one of both.
     """
     written = output or Path(f"{_stem(file)}.launches.parquet")
-    if any(written.resolve() == given.resolve() for given in (file, mapping)):
+    if any(written.resolve() == path.resolve() for path in (file, mapping)):
         raise ParameterError("--output", f"{written} is what is read", "name another file")
     table = read_foreign_table(file, read_mapping(mapping), synthetic=synthetic)
     launches = table.launches

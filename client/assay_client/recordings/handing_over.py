@@ -69,7 +69,7 @@ def export(request: ExportRequest, say: Callable[[str], None] = lambda _: None) 
     target = target_called(request.to)
     _check_inputs(target, request)
     saved = load_selection(request.selection)
-    handed = target.hand_over(saved, _given(request, say))
+    handed = target.hand_over(saved, _inputs(request, say))
     output = request.output or Path(f"{request.selection.stem}{target.file_suffix or f'.{target.name}'}")
     places = _places(target, handed, output)
     _refuse_to_write(request, target, places, handed, output)
@@ -121,8 +121,8 @@ def workload_name(request_name: str, selection: Path) -> str:
 def _check_inputs(target: Target, request: ExportRequest) -> None:
     if request.copy and "traces" not in target.takes:
         raise ParameterError("--copy", f"--to {target.name} takes no traces", "leave it out")
-    given = {"traces": request.traces, "recording": request.recording}
-    for name, value in given.items():
+    inputs = {"traces": request.traces, "recording": request.recording}
+    for name, value in inputs.items():
         if value is not None and name not in target.takes:
             raise ParameterError(f"--{name}", f"--to {target.name} reads none", "leave it out")
         if value is None and name in target.needs:
@@ -130,7 +130,7 @@ def _check_inputs(target: Target, request: ExportRequest) -> None:
             raise ParameterError(f"--{name}", f"--to {target.name} needs it", f"give --{name} {example}")
 
 
-def _given(request: ExportRequest, say: Callable[[str], None]) -> Given:
+def _inputs(request: ExportRequest, say: Callable[[str], None]) -> Given:
     recording = None
     if request.recording is not None:
         say(f"reading {request.recording}")

@@ -52,14 +52,14 @@ def recorded_run(
     Raises InputError for a file that cannot be read, ParameterError if a level has no or several files
     or the wrong one, RefusedError if synthetic and measured data or two kinds of GPU would be mixed.
     """
-    given = [(Path(path), "") for path in files]
-    given += [(Path(path), level) for path, level in ((detailed, "detailed"), (light, "light")) if path]
-    if not given:
+    inputs = [(Path(path), "") for path in files]
+    inputs += [(Path(path), level) for path, level in ((detailed, "detailed"), (light, "light")) if path]
+    if not inputs:
         raise ParameterError("FILE", "no file was given", "name a recording, or give --detailed or --light")
     path_by_level: dict[str, Path] = {}
     opened: dict[Path, TableMetadata] = {}
     options = ReadOptions(synthetic=True if synthetic else None, export=export_report, operations=False)
-    for path, expected_level in given:
+    for path, expected_level in inputs:
         with open_recording(path, options) as recording:
             metadata = table_metadata(recording.schema)
         if expected_level and metadata.level != expected_level:
@@ -111,8 +111,8 @@ def check_kind(kind: str, run: RecordedRun) -> None:
         return
     meant = unknown(kind)
     if meant is not None:
-        given = named or meant
-        hint = f"; did you mean {either(given)}?" if given else ""
+        names = named or meant
+        hint = f"; did you mean {either(names)}?" if names else ""
         raise ParameterError(
             "--device",
             f"no known GPU is called {kind!r}{hint}",
@@ -130,7 +130,7 @@ def check_kind(kind: str, run: RecordedRun) -> None:
 def parse_condition(texts: Sequence[str]) -> dict[str, str | float]:
     """``cache=all`` and the like as a condition; raises ParameterError."""
     condition: dict[str, str | float] = {}
-    for text in (part for given in texts for part in given.split(",")):
+    for text in (part for entry in texts for part in entry.split(",")):
         name, separator, value = (piece.strip() for piece in text.partition("="))
         if not separator or name not in _CONDITIONS or name in condition:
             raise ParameterError(

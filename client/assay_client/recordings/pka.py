@@ -56,60 +56,60 @@ class PkaApplication:
     options: ProjectionOptions
 
 
-def pka_row(given: PkaApplication) -> dict[str, Any]:
+def pka_row(inputs: PkaApplication) -> dict[str, Any]:
     """The row of one application, as the document that ``assay pka-table row`` writes.
 
     Raises InputError for a file that cannot be read, ParameterError for intervals that do not go with the
     simulations, RefusedError for a selection of several processes or a cost that is not in cycles.
     """
-    if given.intervals and len(given.intervals) != len(given.simulations):
+    if inputs.intervals and len(inputs.intervals) != len(inputs.simulations):
         raise ParameterError(
             "--intervals",
-            f"{len(given.intervals)} interval logs for {len(given.simulations)} simulations",
+            f"{len(inputs.intervals)} interval logs for {len(inputs.simulations)} simulations",
             "give one for each SIMULATION, in their order, or none",
         )
-    whole = load_selection(given.selection)
+    whole = load_selection(inputs.selection)
     saved = whole.by_launch()
     if len(set(saved.process.tolist())) > 1:
         raise RefusedError(
-            str(given.selection),
+            str(inputs.selection),
             "it selects launches of several processes, and a simulator's log counts those of one",
             "select on the recording of one process",
         )
-    projections = list(_simulated(given))
-    silicon_cycles, synthetic, notes = _silicon(whole, given)
+    projections = list(_simulated(inputs))
+    silicon_cycles, synthetic, notes = _silicon(whole, inputs)
     row = application_row(
-        given.suite,
-        given.application,
+        inputs.suite,
+        inputs.application,
         silicon_cycles=silicon_cycles,
         launches=saved.document.profile.launches,
         selected=saved.launch,
         weights=saved.weight,
         simulated=SimulatedWorkload.of(projections),
-        cycles_per_second=given.cycles_per_second or _speed(projections),
+        cycles_per_second=inputs.cycles_per_second or _speed(projections),
     )
     if row.pks_speedup is None and row.pka_speedup is None:
         notes.append("not all selected launches were simulated: there is nothing to compare")
     elif row.simulator_error_percent is None and silicon_cycles is not None:
         notes.append("not all launches were simulated: the speedup of PKA is over PKS")
-    if not given.intervals:
+    if not inputs.intervals:
         notes.append("there is no interval log: each launch is simulated to its end, so PKA is PKS")
     return {
         "rows": [row.to_dict()],
-        "selection": str(given.selection),
-        "simulations": [str(path) for path in given.simulations],
-        "intervals": [str(path) for path in given.intervals],
-        "silicon": None if given.silicon is None else str(given.silicon),
+        "selection": str(inputs.selection),
+        "simulations": [str(path) for path in inputs.simulations],
+        "intervals": [str(path) for path in inputs.intervals],
+        "silicon": None if inputs.silicon is None else str(inputs.silicon),
         "synthetic": synthetic,
         "notes": notes,
     }
 
 
-def _simulated(given: PkaApplication) -> Sequence[LaunchProjection]:
+def _simulated(inputs: PkaApplication) -> Sequence[LaunchProjection]:
     launches: list[LaunchProjection] = []
-    for path, intervals in zip_longest(given.simulations, given.intervals):
+    for path, intervals in zip_longest(inputs.simulations, inputs.intervals):
         run = SimulatorRun(path, intervals)
-        launches += project_run(run, given.options.of_rule(), sms=given.options.sms)
+        launches += project_run(run, inputs.options.of_rule(), sms=inputs.options.sms)
     return launches
 
 
@@ -124,8 +124,8 @@ def silicon_of(
     document = saved.document
     if recording is None:
         cost = document.cost
-        known = cost is not None and cost.unit == "cycle" and not document.profile.simulated
-        cycles = cost.total if cost is not None and known else None
+        in_cycles = cost is not None and cost.unit == "cycle" and not document.profile.simulated
+        cycles = cost.total if cost is not None and in_cycles else None
         devices = () if cycles is None else tuple(document.profile.devices)
         return Silicon(cycles, None, document.profile.synthetic, devices)
     evaluated = evaluate(document, recording, memory_limit_bytes=memory_limit_bytes)
@@ -150,10 +150,10 @@ def silicon_of(
     )
 
 
-def _silicon(saved: SavedSelection, given: PkaApplication) -> tuple[float | None, bool, list[str]]:
+def _silicon(saved: SavedSelection, inputs: PkaApplication) -> tuple[float | None, bool, list[str]]:
     """Cycles of the whole workload, None if unknown; whether they are synthetic; notes."""
-    silicon = silicon_of(saved, given.silicon)
-    if given.silicon is not None or silicon.cycles is not None:
+    silicon = silicon_of(saved, inputs.silicon)
+    if inputs.silicon is not None or silicon.cycles is not None:
         return silicon.cycles, silicon.synthetic, []
     cost = saved.document.cost
     in_cycles = cost is not None and cost.unit == "cycle"
@@ -164,10 +164,10 @@ def _silicon(saved: SavedSelection, given: PkaApplication) -> tuple[float | None
 def _speed(launches: Sequence[LaunchProjection]) -> float | None:
     """Simulated cycles per second from the logs; None if they do not say."""
     seconds = [projection.launch.simulation_seconds for projection in launches]
-    known = [each for each in seconds if each is not None]
-    if len(known) < len(seconds) or not sum(known):
+    times_s = [each for each in seconds if each is not None]
+    if len(times_s) < len(seconds) or not sum(times_s):
         return None
-    return sum(projection.launch.cycles for projection in launches) / sum(known)
+    return sum(projection.launch.cycles for projection in launches) / sum(times_s)
 
 
 def pka_suites(files: Sequence[Path]) -> dict[str, Any]:
@@ -184,15 +184,15 @@ def pka_suites(files: Sequence[Path]) -> dict[str, Any]:
         rows += [row for row in read.rows if row.known is None]  # means are made anew
         synthetic |= read.synthetic
         notes += [f"{path}: {note}" for note in read.notes]
-    seen: set[tuple[str, str]] = set()
+    keys: set[tuple[str, str]] = set()
     for row in rows:
-        if (row.suite, row.application) in seen:
+        if (row.suite, row.application) in keys:
             raise RefusedError(
                 f"application {row.application!r}",
                 f"it is given twice in suite {row.suite!r}",
                 "give it once, or another name with --application",
             )
-        seen.add((row.suite, row.application))
+        keys.add((row.suite, row.application))
     return {"rows": [asdict(row) for row in pka_table(rows)], "synthetic": synthetic, "notes": notes}
 
 

@@ -68,7 +68,7 @@ def import_simulated(
     saved = load_selection(request.selection)
     weights = request.weights or saved.weights.here
     saved.weights_of(weights)
-    logs = [_read(log, request, say) for log in _given(request)]
+    logs = [_read(log, request, say) for log in _logs(request)]
     if request.recording is not None:
         say(f"reading {request.recording}")
     silicon = silicon_of(saved, request.recording, request.memory_limit_bytes)
@@ -86,7 +86,7 @@ def import_simulated(
     )
 
 
-def _given(request: SimulationRequest) -> list[GivenLog]:
+def _logs(request: SimulationRequest) -> list[GivenLog]:
     intervals: Sequence[Path | None] = request.intervals or [None] * len(request.logs)
     sampled = [GivenLog(log, "sampled", its) for log, its in zip(request.logs, intervals, strict=True)]
     return [*sampled, *(GivenLog(log, "full") for log in request.full)]

@@ -76,8 +76,8 @@ def with_the_other_unit(error: MisalignedError, saved: SavedSelection, launches:
     if error.spelling:
         return error
     names = set(saved.kernel)
-    known = {launches.names[i] for i in np.unique(launches.column("kernel_id")).tolist()}
-    agree = f"{len(names & known):,} of the {len(names):,} selected kernels have this name there"
+    names_there = {launches.names[i] for i in np.unique(launches.column("kernel_id")).tolist()}
+    agree = f"{len(names & names_there):,} of the {len(names):,} selected kernels have this name there"
     again = f"assay select {saved.document.method} FILE --unit operation -o selection.json"
     return _by_operation_instead(error, agree, launches, again)
 

@@ -11,17 +11,17 @@ from assay_core.server_address import ServerAddress, parse_address, require_our_
 from assay_sampling.errors import ParameterError, ServerUnreachableError
 
 
-def server_address(given: str | None = None) -> str:
+def server_address(address: str | None = None) -> str:
     """The server to talk to: the one given, else $ASSAY_SERVER, else this user's own socket.
 
     Raises ParameterError if it is not an address.
     """
-    return named_address(given).text
+    return named_address(address).text
 
 
-def named_address(given: str | None) -> ServerAddress:
+def named_address(address: str | None) -> ServerAddress:
     """As :func:`server_address`, in its parts."""
-    return parse_address(utf8(given or settings_of(server=None).server), "--server")
+    return parse_address(utf8(address or settings_of(server=None).server), "--server")
 
 
 def utf8(text: str) -> str:

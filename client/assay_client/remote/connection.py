@@ -308,10 +308,10 @@ class Connection:
         self._server.renew_if_due()
         try:
             answers = self._server.archives.Import(ArchiveChunk(data).to_proto() for data in pieces)
-            [taken] = [ImportedCampaign.from_proto(answer) for answer in answers]
+            [campaign] = [ImportedCampaign.from_proto(answer) for answer in answers]
         except grpc.RpcError as error:
             raise self._server.typed(error) from None
-        return taken
+        return campaign
 
     def watch(
         self, campaign_id: str, *, give_up_seconds: float = _RECONNECT_SECONDS

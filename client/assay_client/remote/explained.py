@@ -110,7 +110,7 @@ def _gathered(reasons: Iterable[Reason]) -> list[Reason]:
     by_kind: dict[tuple[str, str], Reason] = {}
     for each in reasons:
         key = (each.what, each.code)
-        known = by_kind.get(key)
-        by_kind[key] = each if known is None else known.model_copy(update={"runs": known.runs + each.runs})
+        first = by_kind.get(key)
+        by_kind[key] = each if first is None else first.model_copy(update={"runs": first.runs + each.runs})
     order = ("failed", "waits", "flag")
     return sorted(by_kind.values(), key=lambda each: (order.index(each.what), -each.runs))

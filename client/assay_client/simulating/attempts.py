@@ -69,7 +69,7 @@ def simulate(
     limits: Limits,
     watch: Watch,
     *,
-    held: Sequence[int],
+    locks: Sequence[int],
     rule: StopRule | None = None,
 ) -> LaunchNumbers | SimulationFailure | None:
     """Simulate a launch. Returns its numbers, or the failure; None if it was cancelled.
@@ -96,7 +96,7 @@ def simulate(
         timeout_seconds=_FOR_EVER,
         cancelled=watch,
         stdout_path=folder.log,
-        held=held,
+        held=locks,
         ending=_ENDING,
     )
     if ended.cancelled and not (watch.hung or watch.reached):

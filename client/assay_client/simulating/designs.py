@@ -50,13 +50,13 @@ class Design:
         return SimulatorConfig.of_options(dict(_OPTION.findall(f"{_COMMENT.sub('', text)}\n{words}")))
 
 
-def parse_designs(given: Sequence[str], simulator: Simulator) -> list[Design]:
+def parse_designs(texts: Sequence[str], simulator: Simulator) -> list[Design]:
     """The designs of ``--design``; raises ParameterError for one that cannot be, or none at all."""
-    if not given:
-        known = ", ".join(simulator.configurations()) or "none"
-        raise ParameterError("--design", f"no design is given; the simulator comes with {known}", _EXAMPLE)
+    if not texts:
+        names = ", ".join(simulator.configurations()) or "none"
+        raise ParameterError("--design", f"no design is given; the simulator comes with {names}", _EXAMPLE)
     designs: dict[str, Design] = {}
-    for text in given:
+    for text in texts:
         name, separator, rest = text.partition("=")
         if not separator or not _NAME.fullmatch(name) or not rest:
             raise ParameterError("--design", f"{text!r} is not of the form NAME=CONFIG[:OPTIONS]", _EXAMPLE)
@@ -81,9 +81,9 @@ def _options(name: str, text: str) -> tuple[str, ...]:
     return words
 
 
-def _design(name: str, given: str, options: tuple[str, ...], simulator: Simulator) -> Design:
-    there = simulator.configuration(given)
-    folder = Path(given)
+def _design(name: str, configuration: str, options: tuple[str, ...], simulator: Simulator) -> Design:
+    there = simulator.configuration(configuration)
+    folder = Path(configuration)
     if there is None and (folder / "gpgpusim.config").is_file():
         of_traces = folder / "trace.config"
         if not of_traces.is_file():
@@ -92,10 +92,10 @@ def _design(name: str, given: str, options: tuple[str, ...], simulator: Simulato
             )
         there = folder / "gpgpusim.config", of_traces
     if there is None:
-        known = ", ".join(simulator.configurations()) or "none"
+        names = ", ".join(simulator.configurations()) or "none"
         raise ParameterError(
             "--design",
-            f"there is no configuration {given!r}; the simulator comes with {known}",
+            f"there is no configuration {configuration!r}; the simulator comes with {names}",
             "name one of them, or a folder with gpgpusim.config and trace.config",
         )
     main, of_traces = there
@@ -117,8 +117,8 @@ def _completed(path: Path) -> tuple[str, ...]:
         text = path.read_bytes().decode(errors="replace")
     if "\0" in text:
         raise InputError(path, "it is not a configuration of GPGPU-Sim", "name a folder with gpgpusim.config")
-    given = _LATENCIES.findall(text)
-    values = given[-1].split(",") if given else []
-    if not given or len(values) >= _LATENCY_VALUES:
+    matches = _LATENCIES.findall(text)
+    values = matches[-1].split(",") if matches else []
+    if not matches or len(values) >= _LATENCY_VALUES:
         return ()
     return "-ptx_opcode_latency_int", ",".join([*values, *values[-1:] * (_LATENCY_VALUES - len(values))])

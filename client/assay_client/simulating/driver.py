@@ -178,11 +178,11 @@ class Driver:
 
     def _seconds_left(self, running: Sequence[RunningLaunch]) -> float | None:
         """The time until the last launch ends, by the seconds that bytes of traces took so far."""
-        done, seconds = float(self._done_bytes), self._done_seconds
+        done_bytes, seconds = float(self._done_bytes), self._done_seconds
         for each in running:
-            done += each.share * each.folder.launch.trace_bytes
+            done_bytes += each.share * each.folder.launch.trace_bytes
             seconds += time.monotonic() - each.began
-        if not done > 0:
+        if not done_bytes > 0:
             return None
         started = {each.folder.path for each in running}
         rest = [(1 - each.share) * each.folder.launch.trace_bytes for each in running]
@@ -191,7 +191,7 @@ class Driver:
             for task in self._waiting.values()
             if task.folder.path not in started
         ]
-        return seconds / done * max(sum(rest) / max(self._workers.room(), 1), max(rest, default=0.0))
+        return seconds / done_bytes * max(sum(rest) / max(self._workers.room(), 1), max(rest, default=0.0))
 
 
 @contextlib.contextmanager

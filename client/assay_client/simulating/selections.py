@@ -120,9 +120,9 @@ def simulate_selection(request: SimulateRequest, follower: Follower) -> DesignsD
     saved = request.selection.by_launch()
     kind = request.weights or saved.weights.here
     chosen = WeighedLaunches(saved, saved.weights_of(kind), kind)
-    given = _given(request, follower)
+    inputs = _inputs(request, follower)
     follower.say("checking the traces")
-    launches, notes = isolated_launches(saved, given, request.warm_up)
+    launches, notes = isolated_launches(saved, inputs, request.warm_up)
     with folder_locked(request.output):
         _claim(request.output, saved)
         rule = _rule(request.stop, launches)
@@ -144,12 +144,12 @@ def simulate_selection(request: SimulateRequest, follower: Follower) -> DesignsD
         if missing:
             driver = Driver(_workers(request), follow=follower.follow, ended=follower.ended)
             outcomes += driver.run(missing)
-        others = _other_warm_ups(request, saved, given, designs, keys)
+        others = _other_warm_ups(request, saved, inputs, designs, keys)
     simulated = [_simulated(request, chosen, design, outcomes, others) for design in designs]
     return _document(request, simulator, chosen, simulated, [*notes, *notes_on(simulated, request.warm_up)])
 
 
-def _given(request: SimulateRequest, follower: Follower) -> Given:
+def _inputs(request: SimulateRequest, follower: Follower) -> Given:
     recording = None
     if request.recording is not None:
         follower.say(f"reading {request.recording}")
@@ -249,7 +249,7 @@ def _claim(output: Path, saved: SavedSelection) -> None:
 
 
 def _other_warm_ups(
-    request: SimulateRequest, saved: SavedSelection, given: Given, designs: Sequence[Design], keys: _Keys
+    request: SimulateRequest, saved: SavedSelection, inputs: Given, designs: Sequence[Design], keys: _Keys
 ) -> Mapping[tuple[str, WarmUp], Mapping[int, LaunchNumbers]]:
     """What the folder has of the representatives by design and warm-up, whatever this call replays, with its
     rule that stops them."""
@@ -261,13 +261,13 @@ def _other_warm_ups(
         if not any(request.output.glob(f"*/launch-*{suffix}/result.json")):
             continue
         try:
-            launches, _ = isolated_launches(saved, given, warm_up)
+            launches, _ = isolated_launches(saved, inputs, warm_up)
         except MisalignedError:
             continue  # the launches before have no traces
         for design in designs:
             place = request.output / design.name
-            known = [each for each in launches if (place / folder_name(each, warm_up, request.stop)).is_dir()]
-            results = _results(_folders(request, design, known, warm_up, keys), force=True)
+            ready = [each for each in launches if (place / folder_name(each, warm_up, request.stop)).is_dir()]
+            results = _results(_folders(request, design, ready, warm_up, keys), force=True)
             by_warm_up[design.name, warm_up] = {
                 folder.launch.launch: numbers for folder, numbers in results.values()
             }

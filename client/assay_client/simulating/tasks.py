@@ -64,7 +64,7 @@ def simulate_launch(
             )
         for _ in range(_KILLED_AT_MOST):
             watch = Watch(task.folder, task.hang_seconds, cancelled, report, task.rule)
-            result = simulate(task.folder, task.simulator, limits, watch, held=(lock,), rule=task.rule)
+            result = simulate(task.folder, task.simulator, limits, watch, locks=(lock,), rule=task.rule)
             if not (isinstance(result, SimulationFailure) and result.kind == "killed"):
                 break
     return result

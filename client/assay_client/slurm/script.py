@@ -80,8 +80,8 @@ def job_script(job: AgentJob) -> str:
     }
     if job.agents > 1:
         fixed["array"] = f"0-{job.agents - 1}"
-    given = {name: _checked(name, value) for name, value in job.directives.items()}
-    lines = [f"#SBATCH --{name}{'=' if value else ''}{value}" for name, value in {**fixed, **given}.items()]
+    extra = {name: _checked(name, value) for name, value in job.directives.items()}
+    lines = [f"#SBATCH --{name}{'=' if value else ''}{value}" for name, value in {**fixed, **extra}.items()]
     words = [
         *job.program, "slurm-job", "--state-root", str(job.state_root), "--drain", f"{job.drain_seconds}s",
         *job.arguments,
@@ -98,14 +98,14 @@ def job_script(job: AgentJob) -> str:
     )
 
 
-def further_options(given: Mapping[str, str]) -> dict[str, str]:
+def further_options(options: Mapping[str, str]) -> dict[str, str]:
     """Extra options of sbatch by name; raises ParameterError for one not in :data:`FURTHER_OPTIONS`."""
-    for name in given:
+    for name in options:
         if name not in FURTHER_OPTIONS:
             raise ParameterError(
                 "--sbatch", f"{name!r} is not passed on", f"one of {', '.join(FURTHER_OPTIONS)}"
             )
-    return dict(given)
+    return dict(options)
 
 
 def _checked(name: str, value: str) -> str:

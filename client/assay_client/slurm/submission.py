@@ -60,7 +60,7 @@ def submit(script: str, directives: Mapping[str, str], *, with_token: bool) -> t
             "run this on a login node of the cluster; --dry-run prints the script",
         )
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [program, "--parsable"],
             input=script.encode("utf-8", "surrogateescape"),
             env=_environment(directives, with_token),
@@ -76,11 +76,11 @@ def submit(script: str, directives: Mapping[str, str], *, with_token: bool) -> t
         ) from None
     except OSError as error:
         raise NotReadyError(program, f"it cannot be started ({error.strerror})", "look at it") from error
-    error_text = done.stderr.decode(errors="replace").strip()
-    if done.returncode != 0:
-        cause = error_text or f"sbatch ended with {done.returncode}"
+    error_text = completed.stderr.decode(errors="replace").strip()
+    if completed.returncode != 0:
+        cause = error_text or f"sbatch ended with {completed.returncode}"
         raise RefusedError("Slurm", cause, "change the options; --dry-run prints the script")
-    answer = done.stdout.decode(errors="replace").strip()
+    answer = completed.stdout.decode(errors="replace").strip()
     match = re.fullmatch(r"([0-9]+)(?:;(\S+))?", answer.splitlines()[-1] if answer else "")
     if match is None:
         raise RefusedError(

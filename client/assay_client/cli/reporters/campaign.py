@@ -173,14 +173,14 @@ def described(campaign: Mapping[str, Any]) -> str:
     Slices are left out if every run has one; a retry is an attempt beyond the first of its slice.
     """
     running, slices = campaign["runs_running"], campaign["slices"]
-    done, retries = campaign["slices_done"], campaign["retries"]
+    complete, retries = campaign["slices_done"], campaign["retries"]
     parts = [f"{count(campaign['runs_done'])} of {count(campaign['runs_total'])} runs done"]
     parts += [f"{count(running)} running"] if running else []
     parts += [f"{count(campaign['runs_failed'])} failed"] if campaign["runs_failed"] else []
     cancelled, paused = campaign["runs_cancelled"], campaign["runs_paused"]
     parts += [f"{count(cancelled)} cancelled"] if cancelled and campaign["state"] != "cancelled" else []
     parts += [f"{count(paused)} paused"] if paused else []
-    parts += [f"{count(done)} of {count(slices)} slices done"] if slices > campaign["runs_total"] else []
+    parts += [f"{count(complete)} of {count(slices)} slices done"] if slices > campaign["runs_total"] else []
     parts += [counted(retries, "retry", "retries")] if retries else []
     parts += cost_parts(campaign)
     return f"{campaign['campaign_id']} {state_of(campaign)}: {', '.join(parts)}"

@@ -27,8 +27,8 @@ def render_cold_start(document: Mapping[str, Any], console: Console) -> None:
         *((f"differ by {threshold} % and more", f"{percent(share)} of the instructions")
           for threshold, share in shares.items()),
         *(("note", note_text(note)) for note in document["notes"]),
-        *((f"{side} condition", condition(given))
-          for side, given in zip(("warm", "cold"), document["conditions"] or (), strict=False)),
+        *((f"{side} condition", condition(each))
+          for side, each in zip(("warm", "cold"), document["conditions"] or (), strict=False)),
         *synthetic_mark(bool(document["synthetic"])),
     ]  # fmt: skip
     print_facts(pairs, console)

@@ -65,8 +65,8 @@ def render_comparison(document: Mapping[str, Any], console: Console) -> None:
         console.print(f"\n{note_text(note)}", soft_wrap=True)
     console.print(f"\nrecommended: {note_text(recommendation['reason'])}", soft_wrap=True)
     if recommendation.get("parameters"):
-        given = " ".join(f"-p {name}={value}" for name, value in recommendation["parameters"].items())
-        console.print(f"  assay select {recommendation['method']} FILE {given}", soft_wrap=True)
+        options = " ".join(f"-p {name}={value}" for name, value in recommendation["parameters"].items())
+        console.print(f"  assay select {recommendation['method']} FILE {options}", soft_wrap=True)
 
 
 def methods_table(document: Mapping[str, Any]) -> Table:

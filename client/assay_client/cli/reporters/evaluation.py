@@ -201,11 +201,11 @@ def _interval_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     if interval is None:
         reason = document.get("interval_reason")
         return [("interval", f"none: {note_text(reason)}")] if reason else []
-    held = "held" if interval["low"] <= document["cost"]["total"] <= interval["high"] else "missed"
+    outcome = "held" if interval["low"] <= document["cost"]["total"] <= interval["high"] else "missed"
     text = (
         f"{quantity(interval['low'], unit)} to {quantity(interval['high'], unit)} at "
         f"{100 * interval['confidence']:g} %, expected error {percent(interval['expected_error_percent'])} "
-        f"({interval['basis']}); {held}: the true total is {'in' if held == 'held' else 'outside'}"
+        f"({interval['basis']}); {outcome}: the true total is {'in' if outcome == 'held' else 'outside'}"
     )
     return [("interval", text)]
 

@@ -70,17 +70,17 @@ def render_identities(document: Mapping[str, Any], console: Console) -> None:
         tokens.print(console)
 
 
-def render_revoked(done: Mapping[str, Any], console: Console) -> None:
+def render_revoked(answer: Mapping[str, Any], console: Console) -> None:
     """What was revoked, and with which tokens it could come back as somebody new."""
-    console.print(f"revoked {done['what']} {done['id']} {done['name']}".rstrip(), soft_wrap=True)
-    tokens = ", ".join(done["tokens"])
-    if tokens and done["tokens_withdrawn"]:
+    console.print(f"revoked {answer['what']} {answer['id']} {answer['name']}".rstrip(), soft_wrap=True)
+    tokens = ", ".join(answer["tokens"])
+    if tokens and answer["tokens_withdrawn"]:
         console.print(f"and the join tokens that it used: {tokens}", soft_wrap=True)
     elif tokens:
         console.print(
             f"it used join tokens that are still valid, and could join again: {tokens}", soft_wrap=True
         )
-        console.print(f"revoke them, too: assay admin revoke {done['id']} --tokens", soft_wrap=True)
+        console.print(f"revoke them, too: assay admin revoke {answer['id']} --tokens", soft_wrap=True)
 
 
 def _until(identity: Mapping[str, Any]) -> str:

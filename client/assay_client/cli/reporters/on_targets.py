@@ -84,7 +84,7 @@ def at_speedup_table(there: Mapping[str, Any], words: UnitWords) -> Table:
                 percent(row["mean_error_percent"]),
                 percent(row["mean_part_error_percent"]),
                 f"{row['launches_to_simulate']:,.0f}",
-                _given(row["parameters"]),
+                _parameters(row["parameters"]),
             )
     return drawn
 
@@ -146,5 +146,5 @@ def _weights(row: Mapping[str, Any]) -> str:
     return str(row["weights"] or "its own").replace("_", " ")
 
 
-def _given(parameters: Mapping[str, Any]) -> str:
+def _parameters(parameters: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in parameters.items() if name != "weights")

@@ -127,13 +127,13 @@ def _would_stop(launch: Mapping[str, Any]) -> str:
 
 def render_tbpoint(document: Mapping[str, Any], console: Console) -> None:
     """Draw the document of ``assay project --rule tbpoint``."""
-    given = document["parameters"]
+    parameters = document["parameters"]
     pairs = [
         ("file", str(document["file"])),
         (
             "rule",
-            f"tbpoint, stall threshold {given['stall_threshold']:g}, variance limit "
-            f"{given['variance_limit']:g}, warm-up {given['warm_up_difference']:g}",
+            f"tbpoint, stall threshold {parameters['stall_threshold']:g}, variance limit "
+            f"{parameters['variance_limit']:g}, warm-up {parameters['warm_up_difference']:g}",
         ),
     ]
     if "summary" in document:
@@ -186,12 +186,12 @@ def _regions_table(launches: list[Mapping[str, Any]]) -> Table:
 
 
 def _rule(document: Mapping[str, Any]) -> str:
-    given = document["parameters"]
+    parameters = document["parameters"]
     names = {launch["rule"] for launch in document.get("launches", [document])} - {None}
-    name = given["rule"] or " or ".join(sorted(names)) or "waves"
-    settings = [f"tolerance {given['tolerance_percent']:g} %"] if "waves" in name else []
+    name = parameters["rule"] or " or ".join(sorted(names)) or "waves"
+    settings = [f"tolerance {parameters['tolerance_percent']:g} %"] if "waves" in name else []
     if name != "waves":
-        settings.append(f"window {given['window_cycles']:,g} cycles, s {given['s']:g}")
+        settings.append(f"window {parameters['window_cycles']:,g} cycles, s {parameters['s']:g}")
     return f"{name}, {', '.join(settings)}"
 
 

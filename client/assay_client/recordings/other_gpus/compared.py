@@ -70,18 +70,18 @@ class ScoredOn:
     operations: Mapping[str, Any] | None = None
 
     @classmethod
-    def of(cls, selection: Selection, given: GivenTarget, reference: Profile) -> ScoredOn:
-        name = source_of(given.profile.whole)
-        if given.target is None:
-            assert given.error is not None
-            return cls(name, "refused", given.error.explained, given.error)
-        kind = _weights_there(selection, given.target)
+    def of(cls, selection: Selection, other: GivenTarget, reference: Profile) -> ScoredOn:
+        name = source_of(other.profile.whole)
+        if other.target is None:
+            assert other.error is not None
+            return cls(name, "refused", other.error.explained, other.error)
+        kind = _weights_there(selection, other.target)
         try:
-            evaluation = _evaluation(selection, given.target, reference, kind)
-            part = given.target.score(selection, kind).part_error_percent
+            evaluation = _evaluation(selection, other.target, reference, kind)
+            part = other.target.score(selection, kind).part_error_percent
         except AssayError as error:
             return cls(name, "refused", error.explained, error)
-        target = given.target
+        target = other.target
         operations = None
         if target.match is not None and target.operations is not None:
             operations = {"calls": len(target.operations), **target.match.to_dict()}
@@ -256,15 +256,15 @@ def judge(
     scored: list[tuple[AtSpeedup, dict[str, Any]]] = []
     for entry in applying:
         name = entry["method"]
-        given = parameters.get(name, {})
+        options = parameters.get(name, {})
         groups: dict[int, Any] = {}
-        for weights in [given["weights"]] if "weights" in given else entry["weight_kinds"]:
+        for weights in [options["weights"]] if "weights" in options else entry["weight_kinds"]:
             try:
                 score = at_speedup(
                     name,
                     compared.divided,
                     compared.targets,
-                    parameters=given,
+                    parameters=options,
                     weights=weights,
                     speedup=common_speedup,
                     seed=seed,
@@ -281,15 +281,15 @@ def judge(
         note = no_star_elsewhere(contender, contenders, common_speedup)
         row["star"], row["no_star"] = note is None, note and in_unit(note, compared.unit).to_dict()
     advice, best = recommend_elsewhere(contenders, len(compared.targets), common_speedup)
-    taken = None if best is None else scored[contenders.index(best)][0]
+    choice = None if best is None else scored[contenders.index(best)][0]
     names = [each.name for each in compared.targets]
     return Judged(
         document={"speedup": common_speedup, "draws": count, "targets": names, "rows": rows},
         stars=_stars(rows),
         recommendation={
             **advice.in_unit(compared.unit).to_dict(),
-            "weights": taken and taken.weights,
-            "parameters": None if taken is None else dict(taken.parameters),
+            "weights": choice and choice.weights,
+            "parameters": None if choice is None else dict(choice.parameters),
         },
     )
 

@@ -33,5 +33,5 @@ def revoke(
     It takes effect within a minute, also for running calls. A serial number revokes all certificates of its
     key: one machine of a person, who may log in again with a new token."""
     with Client(server) as client:
-        done = client.revoke(subject, tokens=tokens)
-    show(done, as_json, lambda console: render_revoked(done, console))
+        answer = client.revoke(subject, tokens=tokens)
+    show(answer, as_json, lambda console: render_revoked(answer, console))

@@ -115,9 +115,9 @@ def compare(
     the other GPUs, in the worst error of the total and the worst by kernel and grid, at one speedup. Methods
     that do not apply are listed with the reason; the last line recommends a method, and says why."""
     methods = method or []
-    given = parse_parameters(param or [], example="pks.k_max=20")
+    assignments = parse_parameters(param or [], example="pks.k_max=20")
     limit = settings_of(memory_limit_bytes=memory_limit).memory_limit_bytes
-    parameters = comparing.parameters_by_method(given, methods) if given else {}
+    parameters = comparing.parameters_by_method(assignments, methods) if assignments else {}
     require_plot(plot)
     _refuse_method_as_file(files)
     require(RECORDING, *files, light, *(on or []))
@@ -129,7 +129,7 @@ def compare(
             ranks=ranks,
             synthetic=True if synthetic else None,
             launch_offset=one_or_each(launch_offset),
-            metrics=comparing.metrics_of(given),
+            metrics=comparing.metrics_of(assignments),
             memory_limit_bytes=limit,
         )
         others = [analyses.read_profile(path, memory_limit_bytes=limit) for path in on or []]

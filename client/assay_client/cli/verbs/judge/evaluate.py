@@ -137,8 +137,8 @@ def _projection(
     """The arguments for projected costs of representatives; raises ParameterError if they do not fit."""
     if intervals is None:
         if rule is not None or param:
-            given = "--param" if rule is None else "--rule"
-            raise ParameterError(given, "it belongs to --intervals", "give the interval log of FILE, too")
+            option = "--param" if rule is None else "--rule"
+            raise ParameterError(option, "it belongs to --intervals", "give the interval log of FILE, too")
         return {}
     if len(files) != 1:
         raise ParameterError("--intervals", f"{len(files)} recordings are given", "name the one it is of")

@@ -125,9 +125,9 @@ def select(
     if output is not None:
         require_folder_of(output)
     goals = {"--param": param, "-k": count, "--target": target}
-    if given := next((option for option, value in goals.items() if value is not None), None):
+    if goal := next((option for option, value in goals.items() if value is not None), None):
         if named is None:
-            raise ParameterError(given, "no method is named", f"write: assay select METHOD FILE {given} ...")
+            raise ParameterError(goal, "no method is named", f"write: assay select METHOD FILE {goal} ...")
         parameters = with_goals(named, parameters, count, target)
     require_plot(plot)
     require(RECORDING, *files, light, on)

@@ -90,9 +90,9 @@ def import_(
 ) -> None:
     """Import a campaign from a file, with the same report."""
     with Connection(server) as connection:
-        taken = import_from(connection, file)
-    message = f"{taken.campaign_id} is imported: {_what(taken.runs, taken.files, taken.bytes)}"
-    show(asdict(taken), as_json, lambda console: console.print(message))
+        campaign = import_from(connection, file)
+    message = f"{campaign.campaign_id} is imported: {_what(campaign.runs, campaign.files, campaign.bytes)}"
+    show(asdict(campaign), as_json, lambda console: console.print(message))
 
 
 def _what(runs: int, files: int, bytes_: int) -> str:

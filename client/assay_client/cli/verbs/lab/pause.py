@@ -31,5 +31,5 @@ def pause(
 
     Running slices finish first. 'assay lab resume' continues it."""
     with Client(server) as client:
-        done = client.pause(campaign_id, workload=workload, run_id=run_id, at_once=now)
-    show(done, as_json, lambda console: render_request(done, console))
+        answer = client.pause(campaign_id, workload=workload, run_id=run_id, at_once=now)
+    show(answer, as_json, lambda console: render_request(answer, console))

@@ -192,7 +192,7 @@ def _arguments(
     join: str, server: str, files: Mapping[str, Path | None], *, requeue: bool, further: Sequence[str]
 ) -> list[str]:
     """The words for ``assay-agent slurm-job``; files by their absolute paths, because it runs elsewhere."""
-    given = {"--join": join, "--server": server}
-    given |= {name: os.path.abspath(path) for name, path in files.items() if path is not None}  # noqa: PTH100
-    words = [f"{name}={value}" for name, value in given.items() if value]
+    options = {"--join": join, "--server": server}
+    options |= {name: os.path.abspath(path) for name, path in files.items() if path is not None}  # noqa: PTH100
+    words = [f"{name}={value}" for name, value in options.items() if value]
     return [*words, *(("--requeue",) if requeue else ()), *further]

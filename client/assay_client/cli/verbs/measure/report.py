@@ -50,8 +50,8 @@ def report_format(text: str) -> ReportFormat:
     try:
         return ReportFormat(SHORT.get(text, text))
     except ValueError:
-        known = ", ".join(ReportFormat)
-        raise ParameterError("--format", f"there is no format {text!r}", f"use {known}") from None
+        formats = ", ".join(ReportFormat)
+        raise ParameterError("--format", f"there is no format {text!r}", f"use {formats}") from None
 
 
 @app.command()

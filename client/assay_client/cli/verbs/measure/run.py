@@ -195,8 +195,8 @@ def _options(
     limit = CommandOptions.light_limit_seconds
     if light_limit is not None:
         limit = math.ceil(parse_span_seconds(light_limit, "--light-limit"))
-    given = command_environment(environment or (), os.environ, home_of_person())
-    return CommandOptions(seconds, sm_share, flush, unit_choice(unit), given, limit)
+    variables = command_environment(environment or (), os.environ, home_of_person())
+    return CommandOptions(seconds, sm_share, flush, unit_choice(unit), variables, limit)
 
 
 def _campaign_file(ctx: typer.Context, words: list[str]) -> Path:
@@ -208,14 +208,14 @@ def _campaign_file(ctx: typer.Context, words: list[str]) -> Path:
             f"a command comes after two dashes: assay run -- {shlex.join(words)}",
         )
     sources = {name: ctx.get_parameter_source(name) for name in _OF_A_COMMAND}
-    given = [
+    flags = [
         f"--{name.replace('_', '-')}"
         for name, source in sources.items()
         if source is not None and source.name == "COMMANDLINE"
     ]
-    if given:
+    if flags:
         raise ParameterError(
-            given[0], "it is for a command after --", f"write it into {words[0]} ('assay docs campaign-file')"
+            flags[0], "it is for a command after --", f"write it into {words[0]} ('assay docs campaign-file')"
         )
     return Path(words[0])
 

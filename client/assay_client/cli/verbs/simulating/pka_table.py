@@ -88,7 +88,7 @@ def row(
     require(SIMULATOR_OUTPUT, *simulations)
     require(INTERVAL_LOG, *(intervals or []))
     require(RECORDING, silicon)
-    given = PkaApplication(
+    inputs = PkaApplication(
         selection=selection,
         simulations=simulations,
         intervals=intervals or [],
@@ -99,7 +99,7 @@ def row(
         options=options,
     )
     with activity(f"reading {' and '.join(map(str, simulations))}"):
-        document = pka_row(given)
+        document = pka_row(inputs)
     _give(document, output, as_json)
 
 

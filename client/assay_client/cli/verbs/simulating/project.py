@@ -89,15 +89,15 @@ def project(
     A run that ended within a launch is projected from its interval log; --traces gives the launch's
     instructions."""
     require_plot(plot)
-    given = with_rule(parse_parameters(param or [], example="rule=paper"), rule)
-    if given.get("rule") == TBPOINT:
+    parameters = with_rule(parse_parameters(param or [], example="rule=paper"), rule)
+    if parameters.get("rule") == TBPOINT:
         if plot is not None:
             raise ParameterError("--plot", "it draws rules that stop a launch, not tbpoint", "leave it out")
-        options = parse_options({k: v for k, v in given.items() if k != "rule"}, TBPointOptions)
+        options = parse_options({k: v for k, v in parameters.items() if k != "rule"}, TBPointOptions)
         document = _tbpoint(file, traces or [], intervals, options)
         show(document, as_json, lambda console: render_tbpoint(document, console))
         return
-    document = _project(file, intervals, parse_options(given, ProjectionOptions), traces or [])
+    document = _project(file, intervals, parse_options(parameters, ProjectionOptions), traces or [])
     write_plot(plot, lambda: _figure(document, file, intervals))
     show(document, as_json, lambda console: render_projection(document, console))
 

@@ -131,9 +131,9 @@ def predict_target(
     require_plot(plot)
     require(SCALING_TABLE, table, calibration)
     chosen = _workload(table, read_scaling_table(table), workload)
-    known = None
+    calibration_result = None
     if calibration is not None:
-        known = calibration_of(
+        calibration_result = calibration_of(
             read_scaling_table(calibration),
             str(calibration),
             sizes=_sizes(models),
@@ -146,7 +146,7 @@ def predict_target(
         sizes=_sizes(models),
         weak_scaling=weak_scaling,
         level=level,
-        calibration=known,
+        calibration=calibration_result,
     ).to_dict()
     write_plot(plot, lambda: _curve(chosen, document, _sizes(models), weak_scaling=weak_scaling))
     show(document, as_json, lambda console: render_prediction(document, console))
