@@ -107,7 +107,7 @@ def test_keys_that_a_later_release_adds_are_passed_over_and_missing_ones_are_def
 
 
 def test_a_library_is_known_by_its_build_and_named_by_its_package() -> None:
-    assert (CUBLAS.said, CUBLAS.build) == ("nvidia-cublas-cu12 12.4.5.8", "edges:ab")
+    assert (CUBLAS.label, CUBLAS.build) == ("nvidia-cublas-cu12 12.4.5.8", "edges:ab")
     plain = LibraryFact("libcudart", "12.4.127")
-    assert (plain.said, plain.build) == ("12.4.127", "12.4.127")
-    assert (LibraryFact("libx").said, LibraryFact("libx").build) == ("unknown version", "")
+    assert (plain.label, plain.build) == ("12.4.127", "12.4.127")
+    assert (LibraryFact("libx").label, LibraryFact("libx").build) == ("unknown version", "")

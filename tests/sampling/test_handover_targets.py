@@ -22,7 +22,7 @@ from assay_sampling.handover.comparing.shapes import SeenLaunch, refuse_other_la
 from assay_sampling.handover.nvbit import id_ranges
 from assay_sampling.handover.offered import TARGETS, target_called
 from assay_sampling.handover.perfetto import Timeline, trace_text
-from assay_sampling.handover.target import Given, HandOver
+from assay_sampling.handover.target import HandOver, Inputs
 from assay_sampling.handover.weights_file import read_weights
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
@@ -53,7 +53,7 @@ def write(handed: HandOver, folder: Path) -> None:
 
 
 @contextmanager
-def inputs(saved: SavedSelection, needs: frozenset[str], kind: str) -> Iterator[Given]:
+def inputs(saved: SavedSelection, needs: frozenset[str], kind: str) -> Iterator[Inputs]:
     """What a target needs for a selection: traces, in the form that it reads, of all launches."""
     with tempfile.TemporaryDirectory(prefix="assay-") as name:
         folder = Path(name)
@@ -80,7 +80,7 @@ def inputs(saved: SavedSelection, needs: frozenset[str], kind: str) -> Iterator[
             for row, launch in enumerate(saved.launch.tolist()):
                 path = folder / f"Kernel{launch}" / "Trace.txt"
                 write_warps(path, saved.grid[row].tolist(), saved.block[row].tolist())
-        yield Given(Path("selection.json"), traces=folder if needs else None)
+        yield Inputs(Path("selection.json"), traces=folder if needs else None)
 
 
 def counted_in(kind: str, folder: Path) -> Counted:
@@ -136,7 +136,7 @@ def test_every_form_keeps_the_weights_of_any_selection(kind: str) -> None:
 def test_a_weights_file_reads_back_to_the_last_bit(saved: SavedSelection) -> None:
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "weights.txt"
-        (entry,) = TARGETS["weights"].hand_over(saved, Given(Path("s"))).files
+        (entry,) = TARGETS["weights"].hand_over(saved, Inputs(Path("s"))).files
         path.write_text("".join(str(piece) for piece in entry.pieces()))
         again = read_weights(path)
     for column in ("process", "launch", "group", "weight", "grid", "block"):
@@ -162,7 +162,7 @@ def test_a_chrome_trace_has_every_launch_and_the_weights(
     light: tuple[Launches, SavedSelection], tmp_path: Path
 ) -> None:
     launches, saved = light
-    handed = TARGETS["perfetto"].hand_over(saved, Given(Path("s"), recording=launches))
+    handed = TARGETS["perfetto"].hand_over(saved, Inputs(Path("s"), recording=launches))
     (entry,) = handed.files
     packed = b"".join(piece for piece in entry.pieces() if isinstance(piece, bytes))
     assert packed == b"".join(piece for piece in entry.pieces() if isinstance(piece, bytes))
@@ -230,9 +230,9 @@ def test_every_target_keeps_the_contract(kind: str, light: tuple[Launches, Saved
     assert target.needs <= target.takes
     if target.needs:
         with pytest.raises(ParameterError):
-            target.hand_over(saved, Given(Path("s")))
+            target.hand_over(saved, Inputs(Path("s")))
         return
-    handed = target.hand_over(saved, Given(Path("s")))
+    handed = target.hand_over(saved, Inputs(Path("s")))
     assert sorted(handed.launches.tolist()) == list(range(len(saved.launch)))
     for entry in handed.files:
         assert re.fullmatch(r"[\w.-]+", entry.name) and entry.about
@@ -251,7 +251,7 @@ def test_launches_of_several_processes_are_refused(kind: str, light: tuple[Launc
     document["groups"][0]["representatives"][0]["process"] = 1
     two = SavedSelection.read(document, "two")
     with pytest.raises(RefusedError, match="several processes"):
-        TARGETS[kind].hand_over(two, Given(Path("s"), traces=Path("traces")))
+        TARGETS[kind].hand_over(two, Inputs(Path("s"), traces=Path("traces")))
 
 
 def test_a_timeline_of_another_workload_is_refused(
@@ -260,7 +260,7 @@ def test_a_timeline_of_another_workload_is_refused(
     _, saved = light
     other = read_launches(hand_made.write_kineto(tmp_path / "other.json", order=[0] * 40))
     with pytest.raises(MisalignedError) as caught:
-        TARGETS["perfetto"].hand_over(saved, Given(Path("s"), recording=other))
+        TARGETS["perfetto"].hand_over(saved, Inputs(Path("s"), recording=other))
     assert caught.value.differences
 
 
@@ -278,7 +278,7 @@ def test_ranges_that_the_environment_cannot_hold_are_left_out(light: tuple[Launc
             {**one, "launch": far + 2 * at, "sim_id": far + 2 * at + 1} for at in range(9_500)]}
     ]  # fmt: skip
     document["profile"]["launches"] = 2 * far
-    handed = TARGETS["nvbit"].hand_over(SavedSelection.read(document, "many"), Given(Path("s")))
+    handed = TARGETS["nvbit"].hand_over(SavedSelection.read(document, "many"), Inputs(Path("s")))
     assert [note.code for note in handed.notes] == ["ranges_too_long"]
     text = {entry.name: "".join(map(str, entry.pieces())) for entry in handed.files}
     assert "DYNAMIC_KERNEL_RANGE=" not in text["tracer.env"]
@@ -345,7 +345,7 @@ FACTS_FOR_SCORES = (
 
 
 def read_back(saved: SavedSelection, folder: Path) -> SavedSelection:
-    (entry,) = TARGETS["weights"].hand_over(saved, Given(Path("s"))).files
+    (entry,) = TARGETS["weights"].hand_over(saved, Inputs(Path("s"))).files
     (folder / "weights.txt").write_text("".join(map(str, entry.pieces())))
     return read_weights(folder / "weights.txt")
 
@@ -362,7 +362,7 @@ def test_a_weights_file_of_another_tool_or_version_is_refused(
     light: tuple[Launches, SavedSelection], tmp_path: Path
 ) -> None:
     _, saved = light
-    (entry,) = TARGETS["weights"].hand_over(saved, Given(Path("s"))).files
+    (entry,) = TARGETS["weights"].hand_over(saved, Inputs(Path("s"))).files
     text = "".join(map(str, entry.pieces()))
     lines = text.split("\n")
     at = next(number for number, line in enumerate(lines) if line.startswith("group\t"))

@@ -8,7 +8,7 @@ import pytest
 
 from assay_sampling.errors import InputError, MisalignedError
 from assay_sampling.handover.macsim import MacSimTarget
-from assay_sampling.handover.target import Given
+from assay_sampling.handover.target import Inputs
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods import registry
 from assay_sampling.readers.opening import read_launches
@@ -84,7 +84,7 @@ def traces(saved: SavedSelection, tmp_path: Path) -> Path:
 
 def refused(saved: SavedSelection, traces: Path, match: str = "exact") -> MisalignedError:
     with pytest.raises(MisalignedError) as caught:
-        TARGET.hand_over(saved, Given(Path("selection.json"), traces=traces, match=match))  # type: ignore[arg-type]
+        TARGET.hand_over(saved, Inputs(Path("selection.json"), traces=traces, match=match))  # type: ignore[arg-type]
     return caught.value
 
 
@@ -96,7 +96,7 @@ def test_launches_of_other_blocks_or_warps_are_refused_with_the_first(
     path = traces / f"Kernel{launch}" / "Trace.txt"
     grid, block = saved.grid[row].tolist(), saved.block[row].tolist()
     blocks, of_block = grid[0] * grid[1] * grid[2], -(-block[0] * block[1] * block[2] // 32)
-    assert TARGET.hand_over(saved, Given(Path("s"), traces=traces)).links
+    assert TARGET.hand_over(saved, Inputs(Path("s"), traces=traces)).links
 
     write_warps(path, (grid[0] + 1, *grid[1:]), block)
     error = refused(saved, traces)
@@ -106,7 +106,7 @@ def test_launches_of_other_blocks_or_warps_are_refused_with_the_first(
         f"(grid {tuple(grid)})",
     )
     assert "1 of the 4 selected launches" in error.cause and "--match name_block" in error.remedy
-    assert TARGET.hand_over(saved, Given(Path("s"), traces=traces, match="name_block")).links
+    assert TARGET.hand_over(saved, Inputs(Path("s"), traces=traces, match="name_block")).links
 
     write_warps(path, grid, (block[0] + 32, *block[1:]))
     for match in ("exact", "name_block"):
@@ -115,4 +115,4 @@ def test_launches_of_other_blocks_or_warps_are_refused_with_the_first(
 
     path.unlink()
     with pytest.raises(InputError, match="there is no such file"):
-        TARGET.hand_over(saved, Given(Path("s"), traces=traces))
+        TARGET.hand_over(saved, Inputs(Path("s"), traces=traces))

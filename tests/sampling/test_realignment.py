@@ -11,7 +11,7 @@ import pytest
 from assay_sampling.errors import MisalignedError
 from assay_sampling.handover.comparing.realignment import assignments
 from assay_sampling.handover.isolated import IsolatedLaunch, isolated_launches
-from assay_sampling.handover.target import Given
+from assay_sampling.handover.target import Inputs
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods import registry
@@ -76,7 +76,7 @@ class Workload:
         self, *, by_recording: bool, warm_up: bool = False
     ) -> tuple[list[IsolatedLaunch], tuple[Note, ...]]:
         recording = self.recording if by_recording else None
-        given = Given(Path("selection.json"), traces=self.traces, recording=recording)
+        given = Inputs(Path("selection.json"), traces=self.traces, recording=recording)
         return isolated_launches(self.selection, given, "whole" if warm_up else "none")
 
 

@@ -53,8 +53,8 @@ def test_draws_are_scored_by_their_projection_and_their_own_interval() -> None:
     found = drawn_trials(costs, draw, seed=0, count=2)
     assert found.signed_error_percent.tolist() == pytest.approx([-60.0, 60.0])
     assert found.simulated.tolist() == [1.0, 4.0]
-    assert found.held is not None
-    assert found.held.tolist() == [False, True]
+    assert found.in_interval is not None
+    assert found.in_interval.tolist() == [False, True]
 
 
 @settings(max_examples=60, deadline=None)
@@ -178,7 +178,7 @@ def test_further_starts_of_a_systematic_sample_count_how_often_their_interval_ho
     cycles = np.random.default_rng(4).uniform(1, 9, 400)
     profile = Profile(detailed=table2_launches(np.ones((400, 1)), cycles))
     drawn = registry.select_and_try("systematic", profile, {"launches": 20}, 0, 40).trials
-    assert drawn is not None and drawn.held is not None
-    assert drawn.held.mean() >= 0.9
+    assert drawn is not None and drawn.in_interval is not None
+    assert drawn.in_interval.mean() >= 0.9
     given = registry.select_and_try("systematic", profile, {"launches": 20, "start": 0}, 0, 40).trials
-    assert given is not None and given.held is None
+    assert given is not None and given.in_interval is None

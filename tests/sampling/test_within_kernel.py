@@ -15,8 +15,8 @@ from assay_sampling.labelling.classifiers import Examples
 from assay_sampling.labelling.light_facts import LightFacts
 from assay_sampling.labelling.light_run import label_rest
 from assay_sampling.labelling.within_kernel import (
+    Donors,
     Nearest,
-    Seen,
     WindowCounters,
     nearest_light_time,
     scaled_counters,
@@ -51,7 +51,7 @@ def counted(given: LightFacts, per_warp: list[float], labels: list[int]) -> tupl
 
 def test_the_group_is_that_of_the_most_similar_time_within_the_kernel() -> None:
     seen = facts([1, 1, 2], [8, 64, 8], [100, 1_000, 300])
-    answer = nearest_light_time(Seen.of(seen, examples([0, 1, 2])))
+    answer = nearest_light_time(Donors.of(seen, examples([0, 1, 2])))
     found = answer(facts([1, 1, 1, 2], [1] * 4, [290, 330, 5_000, 1]), 3)
     # In ratios: 316 ns lies in the middle between 100 and 1,000.
     assert found.labels.tolist() == [0, 1, 1, 2]
@@ -67,8 +67,8 @@ def test_a_kernel_that_was_not_seen_gets_the_largest_group_unsurely() -> None:
     given = facts([1, 1, 2], [1, 2, 4], [10, 20, 30])
     counters, window = counted(given, [5, 5, 9], [0, 1, 1])
     for answer in (
-        nearest_light_time(Seen.of(given, counters)),
-        scaled_counters(Seen.of(given, counters), counters, window),
+        nearest_light_time(Donors.of(given, counters)),
+        scaled_counters(Donors.of(given, counters), counters, window),
     ):
         found = answer(facts([7], [3], [15]), 4)
         assert found.labels.tolist() == [1]
@@ -79,7 +79,7 @@ def test_counters_grow_with_the_grid_and_ratios_do_not() -> None:
     # Kernel 1 at 8 blocks is small, kernel 2 at 800 large; 100 times the blocks of kernel 1 is like kernel 2.
     seen = facts([1, 2, 1], [8, 800, 16])
     made, window = counted(seen, [50, 50, 50], [0, 1, 0])
-    answer = scaled_counters(Seen.of(seen, made), made, window)
+    answer = scaled_counters(Donors.of(seen, made), made, window)
     found = answer(facts([1, 1, 2], [790, 12, 10]), 2)
     assert found.labels.tolist() == [1, 0, 0]
     # At 800 blocks the predicted counters are exactly those of the centre of group 1.
@@ -101,7 +101,7 @@ def test_where_counters_do_scale_every_new_signature_is_placed_as_by_its_counter
     labels = np.digitize(np.log(values[:30, 0]), np.quantile(np.log(values[:30, 0]), [0.25, 0.5, 0.75]))
     made = examples(labels.tolist(), values[:30])
     answer = scaled_counters(
-        Seen.of(given.take(slice(30)), made), made, WindowCounters(NAMES, values[:30], space)
+        Donors.of(given.take(slice(30)), made), made, WindowCounters(NAMES, values[:30], space)
     )
     placed = space.project(values)
     groups = np.unique(labels)
@@ -122,7 +122,7 @@ def test_a_seen_signature_keeps_its_group_even_if_another_centre_is_nearer() -> 
     seen = facts([1, 1, 1], [8, 9, 100])
     # The second launch is in a group whose other launch is far away.
     made, window = counted(seen, [50, 50, 50], [0, 1, 1])
-    answer = scaled_counters(Seen.of(seen, made), made, window)
+    answer = scaled_counters(Donors.of(seen, made), made, window)
     assert answer(facts([1, 1], [9, 10]), 2).labels.tolist() == [1, 0]
 
 
@@ -134,7 +134,7 @@ def test_where_the_work_does_not_follow_the_grid_the_ratio_is_that_of_light_time
     window = WindowCounters(("instructions",), values, FeatureSpace.fit(values, np.ones(40)))
     labels = np.digitize(work, [16, 256]).tolist()
     made = examples(labels, values)
-    answer = scaled_counters(Seen.of(seen, made), made, window)
+    answer = scaled_counters(Donors.of(seen, made), made, window)
     new = 2.0 ** rng.uniform(0, 12, 200)
     asked = facts([1] * 200, (2.0 ** rng.integers(0, 12, 200)).tolist(), (50 * new).tolist())
     centres = np.array([work[np.array(labels) == group].mean() for group in range(3)])
@@ -142,7 +142,7 @@ def test_where_the_work_does_not_follow_the_grid_the_ratio_is_that_of_light_time
     assert (answer(asked, 3).labels == truth).mean() > 0.99
     # Without times the grid is all that there is, and it misleads.
     blind, without = replace(seen, light_ns=None), replace(asked, light_ns=None)
-    assert (scaled_counters(Seen.of(blind, made), made, window)(without, 3).labels == truth).mean() < 0.6
+    assert (scaled_counters(Donors.of(blind, made), made, window)(without, 3).labels == truth).mean() < 0.6
 
 
 def test_what_a_simulator_counts_grows_too() -> None:
@@ -151,7 +151,7 @@ def test_what_a_simulator_counts_grows_too() -> None:
     names = ("l1_accesses", "shared_bank_conflicts", "threads_per_instruction")
     window = WindowCounters(names, values, FeatureSpace.fit(values, np.ones(2)))
     made = examples([0, 1], values)
-    found = scaled_counters(Seen.of(seen, made), made, window)(facts([1], [800]), 2)
+    found = scaled_counters(Donors.of(seen, made), made, window)(facts([1], [800]), 2)
     assert found.labels.tolist() == [1]
     assert found.probabilities[0, 1] == pytest.approx(1.0)
 
@@ -169,7 +169,7 @@ def test_of_a_signature_with_several_groups_the_one_of_most_launches_counts() ->
         np.zeros((2, 1), np.float32), np.ones(1, bool), np.array([0, 0, 1]), np.array([2, 3, 1]),
         np.array([4.0, 5.0, 7.0]), np.array([[1.0], [2.0], [3.0]]),
     )  # fmt: skip
-    seen = Seen.of(facts([1, 2], [8, 8]), given)
+    seen = Donors.of(facts([1, 2], [8, 8]), given)
     # Most launches first.
     assert seen.label.tolist() == [1, 3]
     assert seen.counters is not None

@@ -18,7 +18,7 @@ from assay_sampling.documents.handover import HandOverDocument, WrittenFileEntry
 from assay_sampling.errors import ParameterError, StorageError
 from assay_sampling.files.reading import reading
 from assay_sampling.handover.offered import target_called
-from assay_sampling.handover.target import Given, HandOver, Target
+from assay_sampling.handover.target import HandOver, Inputs, Target
 from assay_sampling.launches.alignment import MatchKind
 from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES
 from assay_sampling.scoring.saved_selection import SavedSelection
@@ -130,13 +130,13 @@ def _check_inputs(target: Target, request: ExportRequest) -> None:
             raise ParameterError(f"--{name}", f"--to {target.name} needs it", f"give --{name} {example}")
 
 
-def _inputs(request: ExportRequest, say: Callable[[str], None]) -> Given:
+def _inputs(request: ExportRequest, say: Callable[[str], None]) -> Inputs:
     recording = None
     if request.recording is not None:
         say(f"reading {request.recording}")
         profile = read_profile(request.recording, memory_limit_bytes=request.memory_limit_bytes)
         recording = profile.whole
-    return Given(
+    return Inputs(
         selection=request.selection,
         workload=workload_name(request.workload, request.selection),
         made_by=made_by(),

@@ -38,7 +38,7 @@ from assay_sampling.handover.designs import (
     speedup_entries,
 )
 from assay_sampling.handover.isolated import IsolatedLaunch, isolated_launches, with_tail_of
-from assay_sampling.handover.target import Given
+from assay_sampling.handover.target import Inputs
 from assay_sampling.launches.alignment import MatchKind
 from assay_sampling.launches.in_memory import DEFAULT_MEMORY_LIMIT_BYTES
 from assay_sampling.notes.registry import Note, distinct_notes
@@ -149,12 +149,12 @@ def simulate_selection(request: SimulateRequest, follower: Follower) -> DesignsD
     return _document(request, simulator, chosen, simulated, [*notes, *notes_on(simulated, request.warm_up)])
 
 
-def _inputs(request: SimulateRequest, follower: Follower) -> Given:
+def _inputs(request: SimulateRequest, follower: Follower) -> Inputs:
     recording = None
     if request.recording is not None:
         follower.say(f"reading {request.recording}")
         recording = read_profile(request.recording, memory_limit_bytes=request.memory_limit_bytes).whole
-    return Given(request.selection_file, traces=request.traces, recording=recording, match=request.match)
+    return Inputs(request.selection_file, traces=request.traces, recording=recording, match=request.match)
 
 
 def _workers(request: SimulateRequest) -> Workers:
@@ -249,7 +249,7 @@ def _claim(output: Path, saved: SavedSelection) -> None:
 
 
 def _other_warm_ups(
-    request: SimulateRequest, saved: SavedSelection, inputs: Given, designs: Sequence[Design], keys: _Keys
+    request: SimulateRequest, saved: SavedSelection, inputs: Inputs, designs: Sequence[Design], keys: _Keys
 ) -> Mapping[tuple[str, WarmUp], Mapping[int, LaunchNumbers]]:
     """What the folder has of the representatives by design and warm-up, whatever this call replays, with its
     rule that stops them."""

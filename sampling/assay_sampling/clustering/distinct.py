@@ -68,13 +68,13 @@ def distinct_rows_on_disk(
     most = place.memory_bytes // (_BYTES_PER_VALUE * (width + 2))
     groups = place.engine.groups(ArrayRows({"counters": hashes}), ["counters"], most=most)
     order = np.argsort(groups.key("counters"))
-    known, first = groups.key("counters")[order], groups.first_row[order]
+    sorted_hashes, first = groups.key("counters")[order], groups.first_row[order]
     rows = np.empty((len(first), width))
     by_row = np.argsort(first)
     begin = 0
     with ColumnWriter(place, label_kind(len(first))) as writer:
         for part in parts():
-            inverse = places_in(known, hashes[begin : begin + len(part)])
+            inverse = places_in(sorted_hashes, hashes[begin : begin + len(part)])
             low, high = np.searchsorted(first[by_row], [begin, begin + len(part)])
             new = by_row[low:high]
             rows[new] = part[first[new] - begin]

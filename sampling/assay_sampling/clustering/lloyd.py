@@ -338,12 +338,12 @@ class Bounds:
     def movable(self) -> np.ndarray:
         """Rows of points that could lower the inertia in the group of their second nearest centre, if that
         were the lightest of all groups."""
-        held = self.sums[:, -1]
+        totals = self.sums[:, -1]
         movable = np.empty(len(self.labels), bool)
         for block in _row_blocks(len(movable)):
-            weights, own = self._points.weights[block], held[self.labels[block]]
+            weights, own = self._points.weights[block], totals[self.labels[block]]
             rest = own - weights
-            least = held.min() / (held.min() + weights)
+            least = totals.min() / (totals.min() + weights)
             inflated = np.square(self._upper[block]) * own
             inflated = np.divide(inflated, rest, out=np.zeros_like(rest), where=rest > 0)
             movable[block] = np.square(self._lower[block]) * least < inflated * _MARGIN
@@ -411,7 +411,7 @@ def transfer(points: WeightedPoints, centres: np.ndarray) -> tuple[Batch, np.nda
 
 
 def _gains(
-    points: WeightedPoints, rows: np.ndarray, labels: np.ndarray, means: np.ndarray, held: np.ndarray
+    points: WeightedPoints, rows: np.ndarray, labels: np.ndarray, means: np.ndarray, totals: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Gain of moving each of the points at ``rows`` to its best other group, and that group."""
     gains, targets = np.empty(len(rows)), np.empty(len(rows), np.intp)
@@ -419,14 +419,14 @@ def _gains(
     for block in blocks(len(rows), len(means)):
         row, own = rows[block], labels[block]
         at = np.arange(len(row))
-        weight, mine = points.weights[row], held[own]
+        weight, mine = points.weights[row], totals[own]
         distances = points.columns[:, row].T @ factors
         distances += points.squares[row, None]
         np.maximum(distances, 0.0, out=distances)
         rest = mine - weight
         saved = np.zeros(len(row))
         np.divide(mine * weight * distances[at, own], rest, out=saved, where=rest > 0)
-        distances *= held * weight[:, None] / (held + weight[:, None])
+        distances *= totals * weight[:, None] / (totals + weight[:, None])
         distances[at, own] = np.inf
         targets[block] = distances.argmin(axis=1)
         gains[block] = saved - distances[at, targets[block]]

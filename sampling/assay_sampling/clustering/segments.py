@@ -97,20 +97,20 @@ def split_segments(
     """
     low, high = start[:-1], start[1:]
     state = np.zeros(len(low)) if state is None else state
-    done: list[tuple[np.ndarray, np.ndarray]] = []
+    leaves: list[tuple[np.ndarray, np.ndarray]] = []
     while low.size:
         single = high - low < 2
-        done.append((low[single], state[single]))
+        leaves.append((low[single], state[single]))
         low, high, state = low[~single], high[~single], state[~single]
         if not low.size:
             break
         cut, splits, left_state, right_state = _level((value, count), (low, high), state, rule)
-        done.append((low[~splits], state[~splits]))
+        leaves.append((low[~splits], state[~splits]))
         bounds = np.stack([low[splits], cut[splits], high[splits]], axis=1)
         low, high = bounds[:, :2].reshape(-1), bounds[:, 1:].reshape(-1)
         state = np.stack([left_state[splits], right_state[splits]], axis=1).reshape(-1)
-    lows = np.concatenate([low for low, _ in done]) if done else np.empty(0, np.int64)
-    states = np.concatenate([state for _, state in done]) if done else np.empty(0)
+    lows = np.concatenate([low for low, _ in leaves]) if leaves else np.empty(0, np.int64)
+    states = np.concatenate([state for _, state in leaves]) if leaves else np.empty(0)
     order = np.argsort(lows, kind="stable")
     return np.append(lows[order], start[-1:]), states[order]
 

@@ -86,7 +86,7 @@ class ColdStart:
         differences = self.differences_percent
         shares = shares_over_percent(self.warm_instructions, differences)
         weights = self.warm_instructions / self.warm_instructions.sum()
-        known = np.isfinite(differences)
+        finite = np.isfinite(differences)
         return {
             "quantity": self.quantity,
             "launches": len(self.launch),
@@ -99,7 +99,7 @@ class ColdStart:
                 for threshold, share in zip(DIFFERENCE_THRESHOLDS_PERCENT, shares, strict=True)
             },
             "weighted_total_ipc_difference_percent": self._total_percent(),
-            "weighted_mean_ipc_difference_percent": float((weights * differences)[known].sum()),
+            "weighted_mean_ipc_difference_percent": float((weights * differences)[finite].sum()),
             "per_launch": {
                 "launch": self.launch.tolist(),
                 "kernel": list(self.kernel),

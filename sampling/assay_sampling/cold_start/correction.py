@@ -198,10 +198,10 @@ def _missing(launch: SimulatedLaunch, row_reuse: float | None, details: ColdStar
 def _channel_requests(launch: SimulatedLaunch) -> np.ndarray:
     """Reads plus writes of each memory channel, float64 of shape (channels,)."""
     tables = [launch.dram_reads_by_channel, launch.dram_writes_by_channel]
-    known = [table for table in tables if table is not None]
-    if not known:
+    counts = [table for table in tables if table is not None]
+    if not counts:
         return np.zeros(0)
-    total = np.zeros(max(map(len, known)))
-    for table in known:
+    total = np.zeros(max(map(len, counts)))
+    for table in counts:
         total[: len(table)] += table
     return total

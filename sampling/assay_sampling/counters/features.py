@@ -171,8 +171,8 @@ def _column(launches: Launches, name: str) -> CounterColumn:
 def _refuse_unknown(names: Iterable[str], launches: Launches, method: str) -> None:
     there = launches.counters
     for name in names:
-        known = name in registry() or name in simulated_counters() or is_metric(name)
-        if not known and name not in there:
+        is_counter = name in registry() or name in simulated_counters() or is_metric(name)
+        if not is_counter and name not in there:
             raise ParameterError(
                 method,
                 f"features: {name[:80]!r} is neither a feature set nor a counter",

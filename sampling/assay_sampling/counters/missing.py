@@ -140,5 +140,5 @@ def _compute_capability(table: pa.Table) -> str:
     """The compute capability of the file's GPUs, "" where it is not known or they differ."""
     from assay_sampling.launches.table import table_metadata  # noqa: PLC0415
 
-    known = {device.compute_capability for device in table_metadata(table.schema).devices}
-    return known.pop() if len(known) == 1 else ""
+    capabilities = {device.compute_capability for device in table_metadata(table.schema).devices}
+    return capabilities.pop() if len(capabilities) == 1 else ""

@@ -36,7 +36,7 @@ _DAMAGED = "the file is damaged; record it again"
 
 
 @dataclass
-class _Seen:
+class _Tally:
     """Launches with a doubtful value: how many, the first, and the greatest value."""
 
     launches: int
@@ -51,8 +51,8 @@ class Plausibility:
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._path = path
         self._counters = counter_columns(schema)
-        self._over: dict[str, _Seen] = {}
-        self._free: dict[str, _Seen] = {}
+        self._over: dict[str, _Tally] = {}
+        self._free: dict[str, _Tally] = {}
         self._duration_ns = 0.0
         self._lines: np.ndarray | None = None
 
@@ -74,13 +74,13 @@ class Plausibility:
                 self._tally(self._free, quantity, records, pc.equal(values, 0), values)
 
     def notes(self) -> Iterator[Note]:
-        for quantity, seen in self._free.items():
-            where = {"process": seen.process, "launch": seen.launch}
-            yield make_note("zero_cost", quantity=quantity, launches=seen.launches, **where)
-        for counter, seen in self._over.items():
+        for quantity, tally in self._free.items():
+            where = {"process": tally.process, "launch": tally.launch}
+            yield make_note("zero_cost", quantity=quantity, launches=tally.launches, **where)
+        for counter, tally in self._over.items():
             yield make_note(
-                "percent_over_100", counter=counter, launches=seen.launches, greatest=seen.greatest,
-                process=seen.process, launch=seen.launch,
+                "percent_over_100", counter=counter, launches=tally.launches, greatest=tally.greatest,
+                process=tally.process, launch=tally.launch,
             )  # fmt: skip
 
     def _counter(self, records: pa.RecordBatch, name: str, unit: str) -> None:
@@ -108,8 +108,8 @@ class Plausibility:
     def _threads(self, records: pa.RecordBatch) -> None:
         threads = np.ones(records.num_rows)
         for name in SHAPE_COLUMNS:
-            known = pc.fill_null(records.column(name), 1)
-            threads *= np.maximum(known.to_numpy(zero_copy_only=False), 1)
+            sizes = pc.fill_null(records.column(name), 1)
+            threads *= np.maximum(sizes.to_numpy(zero_copy_only=False), 1)
         self._refuse_beyond(records, threads, "has more threads than 64 bits hold")
 
     def _times(self, records: pa.RecordBatch) -> None:
@@ -133,7 +133,7 @@ class Plausibility:
 
     def _tally(
         self,
-        into: dict[str, _Seen],
+        into: dict[str, _Tally],
         name: str,
         records: pa.RecordBatch,
         wrong: pa.Array,
@@ -144,9 +144,9 @@ class Plausibility:
             return
         first = int(rows[0])
         process, launch = (records.column(column)[first].as_py() for column in ("process", "launch"))
-        seen = into.setdefault(name, _Seen(0, process, launch, 0.0))
-        seen.launches += len(rows)
-        seen.greatest = max(seen.greatest, float(pc.max(values).as_py()))
+        tally = into.setdefault(name, _Tally(0, process, launch, 0.0))
+        tally.launches += len(rows)
+        tally.greatest = max(tally.greatest, float(pc.max(values).as_py()))
 
 
 def _extremes(values: pa.Array) -> tuple[float, float]:

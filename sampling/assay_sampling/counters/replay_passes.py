@@ -55,11 +55,11 @@ def replay_passes(counters: Iterable[str], compute_capability: str = "") -> Pass
 
 @lru_cache(maxsize=1024)
 def _passes(counters: frozenset[str], compute_capability: str) -> PassCount:
-    known = registry()
-    unknown = [name for name in sorted(counters - known.keys()) if not is_metric(name)]
+    table = registry()
+    unknown = [name for name in sorted(counters - table.keys()) if not is_metric(name)]
     if unknown:
         raise ParameterError("counter", f"there is no counter {unknown[0]!r}")
-    variants = {name: known[name].variant if name in known else variant_of_metric(name) for name in counters}
+    variants = {name: table[name].variant if name in table else variant_of_metric(name) for name in counters}
     patched = "sass" in variants.values()
     hardware = {name for name, variant in variants.items() if variant == "hardware"}
     count = _hardware_passes(hardware, compute_capability)

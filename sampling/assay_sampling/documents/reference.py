@@ -67,14 +67,14 @@ def _link(kind: Any) -> str:
     return f"[{kind.__name__}](#{kind.__name__.lower()})" if is_part else ""
 
 
-def _parts(model: type[Part], seen: dict[type[Part], None]) -> Iterator[type[Part]]:
+def _parts(model: type[Part], parts: dict[type[Part], None]) -> Iterator[type[Part]]:
     """The parts that a model holds, each once, in the order of its fields; each before its own parts."""
     for field in model.model_fields.values():
         for part in _named_in(field.annotation):
-            if part not in seen:
-                seen[part] = None
+            if part not in parts:
+                parts[part] = None
                 yield part
-                yield from _parts(part, seen)
+                yield from _parts(part, parts)
 
 
 def _named_in(kind: Any) -> Iterator[type[Part]]:

@@ -161,11 +161,11 @@ class DuckEngine:
 
 def _up_to(reader: pa.RecordBatchReader, most: int | None) -> pa.Table:
     """An answer, or as much of it as shows that it has more than ``most`` rows."""
-    batches, held = [], 0
+    batches, rows = [], 0
     for batch in reader:
         batches.append(batch)
-        held += batch.num_rows
-        if most is not None and held > most:
+        rows += batch.num_rows
+        if most is not None and rows > most:
             break
     return pa.Table.from_batches(batches, schema=reader.schema)
 

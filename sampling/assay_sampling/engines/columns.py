@@ -103,10 +103,10 @@ class ColumnWriter:
     def column(self) -> Column:
         """The column, once all of it was written."""
         if self._bytes:
-            held: Any = mmap.mmap(self._file.fileno(), self._bytes, prot=mmap.PROT_READ)
+            buffer: Any = mmap.mmap(self._file.fileno(), self._bytes, prot=mmap.PROT_READ)
         else:
-            held = b""  # an empty file cannot be mapped
-        values = np.frombuffer(held, self._kind).view(Column)
+            buffer = b""  # an empty file cannot be mapped
+        values = np.frombuffer(buffer, self._kind).view(Column)
         values.place = self._place
         weakref.finalize(values, self._place.scratch.give_back, self._bytes)
         return values

@@ -91,10 +91,10 @@ def ratio_errors(costs: np.ndarray, amounts: np.ndarray, labels: np.ndarray, dra
     rng = np.random.default_rng(_STREAM)
     errors = np.zeros(draws)
     for group in partly.tolist():
-        size, taken = int(sizes[group]), int(drawn[group])
+        size, count = int(sizes[group]), int(drawn[group])
         inside = columns[:, begin[group] : begin[group] + size]
-        of_costs, of_amounts = _sums_of_draws(inside, taken, draws, rng)
-        weight = np.full(draws, size / taken)
+        of_costs, of_amounts = _sums_of_draws(inside, count, draws, rng)
+        weight = np.full(draws, size / count)
         np.divide(whole[group], of_amounts, out=weight, where=of_amounts > 0)
         errors += weight * of_costs - float(inside[0].sum())
     return errors
@@ -109,13 +109,13 @@ def _sums_of_draws(columns: np.ndarray, drawn: int, draws: int, rng: np.random.G
     parts = launches // drawn
     sums = np.empty((len(columns), draws))
     step = max(1, _CHUNK_LAUNCHES // launches)
-    done = 0
-    while done < draws:
-        shuffles = min(step, -(-(draws - done) // parts))
+    begin = 0
+    while begin < draws:
+        shuffles = min(step, -(-(draws - begin) // parts))
         rows = rng.permuted(np.tile(np.arange(launches, dtype=np.int32), (shuffles, 1)), axis=1)
-        cut = rows[:, : parts * drawn].reshape(shuffles * parts, drawn)[: draws - done]
-        sums[:, done : done + len(cut)] = columns[:, cut].sum(axis=2)
-        done += len(cut)
+        cut = rows[:, : parts * drawn].reshape(shuffles * parts, drawn)[: draws - begin]
+        sums[:, begin : begin + len(cut)] = columns[:, cut].sum(axis=2)
+        begin += len(cut)
     return sums
 
 

@@ -35,16 +35,16 @@ def draw_rows(
 def _rows_on_disk(labels: np.ndarray, count: int, groups: np.ndarray, ranks: np.ndarray) -> np.ndarray:
     """The rows of these ranks within these groups, shape (m,), found block by block."""
     rows = np.empty(len(groups), np.int64)
-    seen = np.zeros(count, np.int64)
+    before = np.zeros(count, np.int64)
     for block in blocks(len(labels), labels):
         here = labels[block].astype(np.int64)
         sizes = np.bincount(here, minlength=count)
-        within = ranks - seen[groups]
+        within = ranks - before[groups]
         mine = np.flatnonzero((within >= 0) & (within < sizes[groups]))
         if mine.size:
             begin = np.cumsum(sizes) - sizes
             rows[mine] = block.start + order_by_group(here, count)[begin[groups[mine]] + within[mine]]
-        seen += sizes
+        before += sizes
     return rows
 
 

@@ -68,7 +68,7 @@ def step_errors(
     squares = np.square(rise - trend / drawn[of_group])
     own = correction * np.bincount(of_group, squares, len(drawn)) / (2 * np.maximum(freedom, 1))
     left = np.bincount(group, 1 - 1 / weights) / drawn
-    standard, known = moderated_error(
+    standard, degrees = moderated_error(
         np.square(projected) * left / drawn,
         own,
         pooled_variance(projected * several, own),
@@ -79,6 +79,6 @@ def step_errors(
     return StepErrors(
         standard,
         standard * math.sqrt(correction),
-        known,
+        degrees,
         1 / float((np.square(share) / drawn).sum()),
     )

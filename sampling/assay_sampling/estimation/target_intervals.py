@@ -361,15 +361,15 @@ def _by_launches(design: SampleDesign, sample: _Sample, confidence: float) -> _E
     mean = sample.mean
     squares = sample.sums(np.square(sample.costs / mean[sample.groups] - 1))
     own = squares / np.maximum(sample.drawn - 1, 1)
-    known = np.square(design.cost_cov)
+    variances = np.square(design.cost_cov)
     factor = np.square(sample.projected) * sample.left / np.maximum(sample.drawn, 1)
     by = sample.projected * sample.spreads
-    there, here = pooled_variance(by, own), pooled_variance(by, known)
+    there, here = pooled_variance(by, own), pooled_variance(by, variances)
     # Launches that spread more there do so whatever they did here; less, halfway to what was drawn.
-    prior = known + (there - here) if there >= here else known * math.sqrt(there / here)
+    prior = variances + (there - here) if there >= here else variances * math.sqrt(there / here)
     standard, freedom = _moderated(sample, factor, own, prior)
     tail = (1 + confidence) / 2
-    carried = t_quantile(tail, math.inf) * math.sqrt(float((factor * known)[sample.spreads].sum()))
+    carried = t_quantile(tail, math.inf) * math.sqrt(float((factor * variances)[sample.spreads].sum()))
     half = max(standard * t_quantile(tail, freedom), carried)
     unlike = _unlike(design, sample, confidence)
     alike = are_alike(sample.groups, sample.costs, sample.spreads)

@@ -151,7 +151,7 @@ def read_behind(
     ):
         total_bytes = os.fstat(raw.fileno()).st_size
         read = getattr(file, "readinto1", None) or cast(Any, file).readinto
-        memory, given, missing = bytearray(), 0, 0
+        memory, offset, missing = bytearray(), 0, 0
         while not missing:
             start, missing, failure = len(before), block_bytes, None
             if len(memory) < start + missing:
@@ -164,9 +164,9 @@ def read_behind(
             except (EOFError, OSError, zlib.error) as error:
                 failure = error
             note_bytes(path, raw.tell(), total_bytes)
-            given += end - start
+            offset += end - start
             if failure is not None and compression == "zstd":
-                memory = memory[:end] + _rest_of_zstd(path, given)
+                memory = memory[:end] + _rest_of_zstd(path, offset)
                 end = len(memory)
             if end > start:
                 yield memory, end
@@ -174,15 +174,15 @@ def read_behind(
                 raise failure
 
 
-def _rest_of_zstd(path: Path, given: int) -> bytes:
-    """What a cut zstd file has behind the first ``given`` bytes: at a cut, Arrow loses the bytes of the read
+def _rest_of_zstd(path: Path, offset: int) -> bytes:
+    """What a cut zstd file has behind the first ``offset`` bytes: at a cut, Arrow loses the bytes of the read
     that it fails. So it reads again, in pieces that become smaller."""
     rest = bytearray()
     for piece_bytes in (1 << 16, 1 << 8, 1):
         with path.open("rb", buffering=0) as raw, _unpacked(raw, "zstd") as file:
             skipped = 0
-            while skipped < given + len(rest):
-                skipped += len(file.read(min(1 << 20, given + len(rest) - skipped)))
+            while skipped < offset + len(rest):
+                skipped += len(file.read(min(1 << 20, offset + len(rest) - skipped)))
             try:
                 while piece := file.read(piece_bytes):
                     rest += piece

@@ -39,10 +39,10 @@ class ReadState:
         None while neither can tell.
         """
         if self.total_launches:
-            done, total = self.launches, self.total_launches
+            count, total = self.launches, self.total_launches
         else:
-            done, total = self.read_bytes, self.total_bytes
-        return (now_s - self.began_s) * (total - done) / done if 0 < done <= total else None
+            count, total = self.read_bytes, self.total_bytes
+        return (now_s - self.began_s) * (total - count) / count if 0 < count <= total else None
 
 
 class ReadProgress:

@@ -170,8 +170,8 @@ class LaunchesOnDisk(Launches):
     def devices(self) -> tuple[Device, ...]:
         """See :meth:`assay_sampling.launches.in_memory.Launches.devices`."""
         indices = self.table.place.engine.groups(self.table.rows(["device"]), ["device"]).keys["device"]
-        known = {device.index: device for device in self.metadata.devices}
-        return tuple(known.get(index, Device(index)) for index in sorted(indices.drop_null().to_pylist()))
+        by_index = {device.index: device for device in self.metadata.devices}
+        return tuple(by_index.get(index, Device(index)) for index in sorted(indices.drop_null().to_pylist()))
 
     def slice(self, offset: int, length: int | None = None) -> Launches:
         """Refused: see :meth:`column`."""
@@ -243,7 +243,7 @@ class _Written:
         self.twice: tuple[int, int] | None = None
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
-        taken = 0
+        size = 0
         with (
             self.path.open("xb") as file,
             LaunchWriter(file, self._schema, options=scratch_encoding_of) as writer,
@@ -253,8 +253,8 @@ class _Written:
                     continue
                 self._look(batch)
                 writer.write(LaunchBatch(batch, {}), named=True)
-                self._place.scratch.take(file.tell() - taken)
-                taken = file.tell()
+                self._place.scratch.take(file.tell() - size)
+                size = file.tell()
             writer.write(_nothing(self._schema, self._names), named=True)
 
     def _look(self, batch: pa.RecordBatch) -> None:

@@ -23,7 +23,7 @@ from assay_sampling.handover.comparing.shapes import (
     refuse_other_launches,
 )
 from assay_sampling.handover.nvbit import environment_notes, tracer_files
-from assay_sampling.handover.target import Given, HandedFile, HandOver, Need, of_one_process, the_traces
+from assay_sampling.handover.target import HandedFile, HandOver, Inputs, Need, of_one_process, the_traces
 from assay_sampling.handover.weights import weights_entry
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.readers.listed_launches import read_listed_launches
@@ -81,32 +81,32 @@ class AccelSimTarget:
     takes: frozenset[Need] = frozenset({"traces", "recording"})
     file_suffix = ""
 
-    def hand_over(self, saved: SavedSelection, given: Given) -> HandOver:
+    def hand_over(self, saved: SavedSelection, inputs: Inputs) -> HandOver:
         """See :class:`assay_sampling.handover.target.Target`."""
         whole, saved = saved, saved.by_launch()
-        launches = of_one_process(saved, given)
-        folder, notes = checked_traces(saved, given, launches)
+        launches = of_one_process(saved, inputs)
+        folder, notes = checked_traces(saved, inputs, launches)
         chosen = {int(launch) + 1 for launch in launches}
         traces = frozenset(folder.by_id[number] for number in chosen)
         entries = filtered_entries(folder.kernels, traces)
         names = [entry.line if isinstance(entry, MemoryCopy) else entry.name for entry in entries]
         place = {folder.by_id[launch + 1]: row for row, launch in enumerate(launches.tolist())}
         order = np.array([place[entry] for entry in entries if isinstance(entry, Path)], np.int64)
-        warm_files, warm_links = _warm_up(saved, given, folder, launches)
+        warm_files, warm_links = _warm_up(saved, inputs, folder, launches)
         files = (
             HandedFile(LIST_NAME, "what Accel-Sim simulates: -trace", partial(_lines, names)),
             HandedFile(
                 "warm-up.txt",
                 "each representative and the launches before it that warm its caches, ids from 1",
-                partial(_predecessors, launches, given.warm_up or 1),
+                partial(_predecessors, launches, inputs.warm_up or 1),
             ),
             *warm_files,
             *launch_ids_files(folder, chosen),
-            *tracer_files(saved, given),
-            weights_entry(whole, given),
+            *tracer_files(saved, inputs),
+            weights_entry(whole, inputs),
         )
         links = {entry.name: entry for entry in entries if isinstance(entry, Path)} | warm_links
-        notes = (*notes, *_overlap_notes(folder, chosen), *environment_notes(saved, given))
+        notes = (*notes, *_overlap_notes(folder, chosen), *environment_notes(saved, inputs))
         return HandOver(
             files, order, tuple(sorted(links.items())), notes, traced_ids_of(folder, launches[order])
         )
@@ -143,7 +143,7 @@ def _predecessors(launches: np.ndarray, warm_up: int) -> Iterator[str]:
 
 
 def checked_traces(
-    saved: SavedSelection, given: Given, launches: np.ndarray
+    saved: SavedSelection, inputs: Inputs, launches: np.ndarray
 ) -> tuple[TraceFolder, tuple[Note, ...]]:
     """The traces by the ids of the launches that they are, with notes on how they were found and compared
     with the selected launches, 0-based, shape (r,).
@@ -151,22 +151,22 @@ def checked_traces(
     Raises MisalignedError where they are of another workload or one is missing, RefusedError for traces of
     several tracers or GPUs, InputError for one that cannot be read.
     """
-    folder, moved = realigned(saved, given, open_trace_folder(the_traces(given)))
-    subject = f"{folder.kernels.path} and {given.selection}"
+    folder, moved = realigned(saved, inputs, open_trace_folder(the_traces(inputs)))
+    subject = f"{folder.kernels.path} and {inputs.selection}"
     there = [int(launch) for launch in np.sort(launches) if int(launch) + 1 in folder.by_id]
     headers = {launch: folder.header(launch + 1) for launch in there}
     _refuse_mixed_tracers(folder, headers)
-    seen = {
+    others = {
         launch: SeenLaunch(h.kernel_name, h.grid, h.block, folder.by_id[launch + 1].name)
         for launch, h in headers.items()
     }
     beyond = max(folder.by_id)
     if beyond > saved.document.profile.launches:
-        seen[beyond - 1] = SeenLaunch("", None, None, folder.by_id[beyond].name)
-    notes = refuse_other_launches(subject, saved, seen, given.match)
+        others[beyond - 1] = SeenLaunch("", None, None, folder.by_id[beyond].name)
+    notes = refuse_other_launches(subject, saved, others, inputs.match)
     _refuse_missing(subject, folder, launches)
     if len(folder.by_id) == saved.document.profile.launches:
-        refuse_another_sequence(subject, saved, read_listed_launches(folder.kernels.path), given.match)
+        refuse_another_sequence(subject, saved, read_listed_launches(folder.kernels.path), inputs.match)
     return folder, (*moved, *notes)
 
 
@@ -200,13 +200,13 @@ def _refuse_mixed_tracers(folder: TraceFolder, headers: dict[int, TraceHeader]) 
 
 
 def _warm_up(
-    saved: SavedSelection, given: Given, folder: TraceFolder, launches: np.ndarray
+    saved: SavedSelection, inputs: Inputs, folder: TraceFolder, launches: np.ndarray
 ) -> tuple[tuple[HandedFile, ...], dict[str, Path]]:
     """The list that replays earlier launches, with the memory-only traces that it names; nothing without."""
-    if not given.warm_up:
+    if not inputs.warm_up:
         return (), {}
-    refuse_unwarmed(saved, given, folder, launches)
-    order = warm_up_order(saved.document.profile.launches, launches.tolist(), given.warm_up)
+    refuse_unwarmed(saved, inputs, folder, launches)
+    order = warm_up_order(saved.document.profile.launches, launches.tolist(), inputs.warm_up)
     names, files = [], []
     for launch, memory_only in order:
         trace = folder.by_id[launch + 1]
@@ -218,23 +218,23 @@ def _warm_up(
     return (HandedFile(WARM_LIST_NAME, about, partial(_lines, names)), *files), {}
 
 
-def refuse_unwarmed(saved: SavedSelection, given: Given, folder: TraceFolder, launches: np.ndarray) -> None:
+def refuse_unwarmed(saved: SavedSelection, inputs: Inputs, folder: TraceFolder, launches: np.ndarray) -> None:
     """Raise MisalignedError where launches that warm caches have no trace."""
-    if not given.warm_up:
+    if not inputs.warm_up:
         return
-    order = warm_up_order(saved.document.profile.launches, launches.tolist(), given.warm_up)
+    order = warm_up_order(saved.document.profile.launches, launches.tolist(), inputs.warm_up)
     missing = [launch + 1 for launch, _ in order if launch + 1 not in folder.by_id]
     if missing:
         raise MisalignedError(
-            f"{folder.kernels.path} and --warm-up {given.warm_up}",
+            f"{folder.kernels.path} and --warm-up {inputs.warm_up}",
             f"{len(missing)} of the launches to replay have no trace",
-            remedy_of_unwarmed(folder, given, "COUNT, or give --warm-up 0"),
+            remedy_of_unwarmed(folder, inputs, "COUNT, or give --warm-up 0"),
             tuple(f"kernel-{number}.traceg is not in the list" for number in missing[:DIFFERENCES_SHOWN]),
         )
 
 
-def remedy_of_unwarmed(folder: TraceFolder, given: Given, warm_up: str) -> str:
+def remedy_of_unwarmed(folder: TraceFolder, inputs: Inputs, warm_up: str) -> str:
     """What to do where launches to replay have no trace; after realignment only some traces are known."""
     tell = "name the selection's own recording, which tells more: --recording FILE; or "
     again = f"trace them too: assay export SELECTION --to nvbit --warm-up {warm_up}"
-    return f"{tell}{again}" if folder.traced_ids and given.recording is None else again
+    return f"{tell}{again}" if folder.traced_ids and inputs.recording is None else again

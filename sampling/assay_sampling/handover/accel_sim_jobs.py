@@ -30,7 +30,7 @@ from assay_sampling.handover.accel_sim import (
     traced_ids_of,
 )
 from assay_sampling.handover.isolated import copies_before
-from assay_sampling.handover.target import Given, HandedFile, HandOver, Need, of_one_process
+from assay_sampling.handover.target import HandedFile, HandOver, Inputs, Need, of_one_process
 from assay_sampling.handover.weights import weights_entry
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.scoring.by_operation import place_saved_operations
@@ -68,19 +68,19 @@ class AccelSimJobsTarget:
     takes: frozenset[Need] = frozenset({"traces", "recording"})
     file_suffix = ""
 
-    def hand_over(self, saved: SavedSelection, given: Given) -> HandOver:
+    def hand_over(self, saved: SavedSelection, inputs: Inputs) -> HandOver:
         """See :class:`assay_sampling.handover.target.Target`.
 
         Raises CounterUnavailableError for a recording without elapsed cycles.
         """
         whole, saved = saved, saved.by_launch()
-        launches = of_one_process(saved, given)
-        folder, notes = checked_traces(saved, given, launches)
-        refuse_unwarmed(saved, given, folder, launches)
+        launches = of_one_process(saved, inputs)
+        folder, notes = checked_traces(saved, inputs, launches)
+        refuse_unwarmed(saved, inputs, folder, launches)
         jobs = [_together(folder, launches.tolist())]
-        jobs += [_alone(folder, launch, given.warm_up) for launch in launches.tolist()]
+        jobs += [_alone(folder, launch, inputs.warm_up) for launch in launches.tolist()]
         # Their scripts divide names at two hyphens.
-        app = re.sub("-+", "-", given.workload)
+        app = re.sub("-+", "-", inputs.workload)
         files = [
             HandedFile(f"define-{app}.yml", "copy it to util/job_launching/apps", partial(_yml, app, jobs))
         ]
@@ -96,9 +96,9 @@ class AccelSimJobsTarget:
             ]
             files += launch_ids_files(folder, [at + 1 for at in job.launches if at is not None], f"{place}/")
             links |= {f"{place}/{name}": trace for name, trace in job.links.items()}
-        if given.recording is not None:
-            files += _hardware(app, jobs, given.recording, _rows(whole, given.recording))
-        files.append(weights_entry(whole, given))
+        if inputs.recording is not None:
+            files += _hardware(app, jobs, inputs.recording, _rows(whole, inputs.recording))
+        files.append(weights_entry(whole, inputs))
         order = np.arange(len(launches))
         traced_ids = traced_ids_of(folder, launches)
         return HandOver(tuple(files), order, tuple(sorted(links.items())), notes, traced_ids)

@@ -145,7 +145,7 @@ def speedup_entries(designs: Sequence[SimulatedDesign], chosen: WeighedLaunches)
         interval = speedup_interval(
             chosen.saved.design, (before, after), chosen.saved.group, chosen.weights, kind=chosen.kind
         )
-        known = interval.low is not None and interval.high is not None
+        has_interval = interval.low is not None and interval.high is not None
         entries.append(
             SpeedupEntry(
                 design=design.name,
@@ -157,7 +157,7 @@ def speedup_entries(designs: Sequence[SimulatedDesign], chosen: WeighedLaunches)
                 interval=SpeedupInterval.model_validate(
                     {"low": interval.low, "high": interval.high, "confidence": interval.confidence}
                 )
-                if known
+                if has_interval
                 else None,
                 interval_reason=None if interval.reason is None else NoteEntry.of(interval.reason),
                 not_vouched_percent=interval.not_vouched_percent,

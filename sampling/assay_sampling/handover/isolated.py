@@ -17,7 +17,7 @@ from pathlib import Path
 from assay_sampling.documents.designs import WarmUp
 from assay_sampling.errors import MisalignedError
 from assay_sampling.handover.accel_sim import checked_traces, remedy_of_unwarmed
-from assay_sampling.handover.target import Given, of_one_process
+from assay_sampling.handover.target import Inputs, of_one_process
 from assay_sampling.notes.registry import Note
 from assay_sampling.scoring.matching import DIFFERENCES_SHOWN
 from assay_sampling.scoring.saved_selection import SavedSelection
@@ -75,17 +75,17 @@ class IsolatedLaunch:
 
 
 def isolated_launches(
-    saved: SavedSelection, given: Given, warm_up: WarmUp
+    saved: SavedSelection, inputs: Inputs, warm_up: WarmUp
 ) -> tuple[list[IsolatedLaunch], tuple[Note, ...]]:
     """The representatives of a selection by launch, in its order, and notes on how traces were compared.
 
     Raises RefusedError for launches of several processes or traces of several tracers, MisalignedError for
     traces of another workload, and where one is missing.
     """
-    launches = of_one_process(saved, given)
-    folder, notes = checked_traces(saved, given, launches)
+    launches = of_one_process(saved, inputs)
+    folder, notes = checked_traces(saved, inputs, launches)
     if warm_up != "none":
-        _refuse_missing(folder, given, launches.tolist())
+        _refuse_missing(folder, inputs, launches.tolist())
     return [_isolated(folder, launch, warm_up) for launch in launches.tolist()], notes
 
 
@@ -134,13 +134,13 @@ def copies_before(kernels: KernelsList, trace: Path) -> list[MemoryCopy]:
     return copies
 
 
-def _refuse_missing(folder: TraceFolder, given: Given, launches: list[int]) -> None:
+def _refuse_missing(folder: TraceFolder, inputs: Inputs, launches: list[int]) -> None:
     """Raise MisalignedError where the launch before a representative has no trace."""
     missing = [launch for launch in sorted(launches) if launch > 0 and launch not in folder.by_id]
     if missing:
         raise MisalignedError(
             f"{folder.kernels.path} and --warm-up",
             f"{len(missing)} of the launches to replay have no trace",
-            remedy_of_unwarmed(folder, given, "1, or give --warm-up none"),
+            remedy_of_unwarmed(folder, inputs, "1, or give --warm-up none"),
             tuple(f"launch {number:,} has no trace" for number in missing[:DIFFERENCES_SHOWN]),
         )

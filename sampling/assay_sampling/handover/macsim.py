@@ -18,7 +18,7 @@ import numpy as np
 from assay_sampling.errors import InputError, MisalignedError
 from assay_sampling.files.reading import is_folder
 from assay_sampling.handover.comparing.shapes import require_shapes
-from assay_sampling.handover.target import Given, HandedFile, HandOver, Need, of_one_process, the_traces
+from assay_sampling.handover.target import HandedFile, HandOver, Inputs, Need, of_one_process, the_traces
 from assay_sampling.handover.weights import weights_entry
 from assay_sampling.launches.alignment import MatchKind
 from assay_sampling.notes.registry import make_note
@@ -47,18 +47,18 @@ class MacSimTarget:
     takes: frozenset[Need] = frozenset({"traces"})
     file_suffix = ""
 
-    def hand_over(self, saved: SavedSelection, given: Given) -> HandOver:
+    def hand_over(self, saved: SavedSelection, inputs: Inputs) -> HandOver:
         """See :class:`assay_sampling.handover.target.Target`."""
         whole, saved = saved, saved.by_launch()
-        launches = of_one_process(saved, given)
-        traces = the_traces(given)
+        launches = of_one_process(saved, inputs)
+        traces = the_traces(inputs)
         listed = traces / LIST_NAME if is_folder(traces) else traces
         if is_folder(traces) and not listed.exists() and any(traces.glob("kernelslist*")):
             raise InputError(traces, "its traces are Accel-Sim's", "hand over with: --to accel-sim")
         head, paths = read_kernel_config(listed)
         if len(paths) != saved.document.profile.launches:
             raise MisalignedError(
-                f"{listed} and {given.selection}",
+                f"{listed} and {inputs.selection}",
                 f"it lists {len(paths):,} launches, and the selection was made on "
                 f"{saved.document.profile.launches:,}",
                 "trace all launches: MacSim's lists do not say which launch a trace is of",
@@ -67,14 +67,14 @@ class MacSimTarget:
         folders = {
             row: _folder(listed, paths[int(launches[row])], int(launches[row])) for row in order.tolist()
         }
-        require_shapes(f"{listed} and {given.selection}", saved, given.match)
-        _refuse_other_sizes(saved, given, listed, folders)
+        require_shapes(f"{listed} and {inputs.selection}", saved, inputs.match)
+        _refuse_other_sizes(saved, inputs, listed, folders)
         chosen = list(folders.values())
         names = [head, *(f"{folder.name}/{TRACE_NAME}" for folder in chosen)]
         files = (
             HandedFile(LIST_NAME, "the selected launches in order", partial(_lines, names)),
             HandedFile("trace_file_list", "what MacSim starts from", _trace_file_list),
-            weights_entry(whole, given),
+            weights_entry(whole, inputs),
         )
         links = {folder.name: folder for folder in chosen}
         return HandOver(files, order, tuple(sorted(links.items())), (make_note("names_not_in_traces"),))
@@ -93,7 +93,7 @@ def _folder(listed: Path, path: str, launch: int) -> Path:
 
 
 def _refuse_other_sizes(
-    saved: SavedSelection, given: Given, listed: Path, folders: Mapping[int, Path]
+    saved: SavedSelection, inputs: Inputs, listed: Path, folders: Mapping[int, Path]
 ) -> None:
     """Raise MisalignedError with the first differences where a selected launch has other blocks or warps.
 
@@ -105,12 +105,12 @@ def _refuse_other_sizes(
         of_blocks |= bool(
             _difference(there, saved.grid[row].tolist(), saved.block[row].tolist(), "name_block")
         )
-        difference = _difference(there, saved.grid[row].tolist(), saved.block[row].tolist(), given.match)
+        difference = _difference(there, saved.grid[row].tolist(), saved.block[row].tolist(), inputs.match)
         if difference:
             differences.append(f"{folder.name}/{TRACE_NAME} (launch {saved.launch[row] + 1:,}): {difference}")
     if differences:
         raise MisalignedError(
-            f"{listed} and {given.selection}",
+            f"{listed} and {inputs.selection}",
             f"{len(differences):,} of the {len(folders):,} selected launches have other blocks or warps",
             _SAME
             if of_blocks

@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from assay_sampling.handover.target import Given, HandedFile, HandOver, Need, of_one_process
+from assay_sampling.handover.target import HandedFile, HandOver, Inputs, Need, of_one_process
 from assay_sampling.handover.weights import weights_entry
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.scoring.saved_selection import SavedSelection
@@ -36,15 +36,15 @@ def traced_launches(launches: np.ndarray, warm_up: int) -> np.ndarray:
     return to_trace
 
 
-def tracer_files(saved: SavedSelection, given: Given) -> tuple[HandedFile, ...]:
+def tracer_files(saved: SavedSelection, inputs: Inputs) -> tuple[HandedFile, ...]:
     """The tracer's environment, and ids from 0 as Sieve's tracer takes them."""
-    launches = traced_launches(of_one_process(saved, given), given.warm_up)
+    launches = traced_launches(of_one_process(saved, inputs), inputs.warm_up)
     ids = partial(_lines, launches)
     return (
         HandedFile("tracer.env", "environment of Accel-Sim's tracer, ids from 1", partial(_env, launches)),
         HandedFile("ids.txt", "ids from 0, one a line, for the tracer of Sieve", ids),
         HandedFile(
-            "kernel_ids.txt", "the same for run_hw_trace.py of Sieve", partial(_sieve, given, launches)
+            "kernel_ids.txt", "the same for run_hw_trace.py of Sieve", partial(_sieve, inputs, launches)
         ),
     )
 
@@ -73,13 +73,13 @@ def _lines(launches: np.ndarray) -> Iterator[str]:
         yield f"{launch}\n"
 
 
-def _sieve(given: Given, launches: np.ndarray) -> Iterator[str]:
-    yield f"{given.workload}:{' '.join(map(str, launches.tolist()))}\n"
+def _sieve(inputs: Inputs, launches: np.ndarray) -> Iterator[str]:
+    yield f"{inputs.workload}:{' '.join(map(str, launches.tolist()))}\n"
 
 
-def environment_notes(saved: SavedSelection, given: Given) -> tuple[Note, ...]:
+def environment_notes(saved: SavedSelection, inputs: Inputs) -> tuple[Note, ...]:
     """A note where the ranges do not fit into a variable of the environment."""
-    ids = traced_launches(of_one_process(saved, given), given.warm_up) + 1
+    ids = traced_launches(of_one_process(saved, inputs), inputs.warm_up) + 1
     ranges = id_ranges(ids)
     return (make_note("ranges_too_long", text_bytes=len(ranges)),) if _is_too_long(ranges) else ()
 
@@ -93,9 +93,9 @@ class NvbitTarget:
     takes: frozenset[Need] = frozenset()
     file_suffix = ""
 
-    def hand_over(self, saved: SavedSelection, given: Given) -> HandOver:
+    def hand_over(self, saved: SavedSelection, inputs: Inputs) -> HandOver:
         """See :class:`assay_sampling.handover.target.Target`."""
         whole, saved = saved, saved.by_launch()
-        order = np.argsort(of_one_process(saved, given), kind="stable")
-        files = (*tracer_files(saved, given), weights_entry(whole, given))
-        return HandOver(files, order, notes=environment_notes(saved, given))
+        order = np.argsort(of_one_process(saved, inputs), kind="stable")
+        files = (*tracer_files(saved, inputs), weights_entry(whole, inputs))
+        return HandOver(files, order, notes=environment_notes(saved, inputs))

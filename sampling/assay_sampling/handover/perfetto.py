@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from assay_sampling.errors import ParameterError
-from assay_sampling.handover.target import Given, HandedFile, HandOver, Need
+from assay_sampling.handover.target import HandedFile, HandOver, Inputs, Need
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.scoring.by_operation import place_saved_operations
@@ -194,15 +194,15 @@ class PerfettoTarget:
     takes: frozenset[Need] = frozenset({"recording"})
     file_suffix = ".trace.json.gz"
 
-    def hand_over(self, saved: SavedSelection, given: Given) -> HandOver:
+    def hand_over(self, saved: SavedSelection, inputs: Inputs) -> HandOver:
         """See :class:`assay_sampling.handover.target.Target`."""
-        if given.recording is None:
+        if inputs.recording is None:
             raise ParameterError("--recording", "this target draws a recording", "name it: --recording FILE")
-        timeline = timeline_of(saved, given.recording)
+        timeline = timeline_of(saved, inputs.recording)
         about = "launches by group: open it at ui.perfetto.dev"
 
         def pieces() -> Iterator[bytes]:
-            return compressed(trace_text(timeline, given.made_by))
+            return compressed(trace_text(timeline, inputs.made_by))
 
         file = HandedFile(f"selection{self.file_suffix}", about, pieces)
         chosen = saved.by_launch()

@@ -29,7 +29,7 @@ from assay_sampling.documents.handover import SimulationDocument
 from assay_sampling.errors import MisalignedError, RefusedError
 from assay_sampling.handover.comparing.shapes import refuse_another_sequence, refuse_other_launches
 from assay_sampling.handover.simulated_logs import ReadLog, refuse_mixed
-from assay_sampling.handover.target import Given, of_one_process
+from assay_sampling.handover.target import Inputs, of_one_process
 from assay_sampling.launches.alignment import MatchKind
 from assay_sampling.notes.registry import Note, distinct_notes, make_note
 from assay_sampling.parameters import WeightKind
@@ -83,57 +83,57 @@ class _Runs:
     sampled: SimulatedWorkload
 
 
-def join_simulated(given: Joined) -> SimulationDocument:
+def join_simulated(join: Joined) -> SimulationDocument:
     """The document of simulated launches.
 
     Raises RefusedError for logs that were not simulated alike, of a selection of several processes, or that
     lack launches that are needed; MisalignedError with the first differences for logs of another workload.
     """
-    operations = given.saved.operation_labels()
-    given = replace(given, saved=given.saved.by_launch())
-    launches = of_one_process(given.saved, Given(given.selection))
-    refuse_mixed(given.logs)
-    notes = [note for log in given.logs for note in _checked(given, log)]
-    full_logs = [log for log in given.logs if log.given.kind == "full"]
-    sampled_logs = [log for log in given.logs if log.given.kind == "sampled"]
+    operations = join.saved.operation_labels()
+    join = replace(join, saved=join.saved.by_launch())
+    launches = of_one_process(join.saved, Inputs(join.selection))
+    refuse_mixed(join.logs)
+    notes = [note for log in join.logs for note in _checked(join, log)]
+    full_logs = [log for log in join.logs if log.source.kind == "full"]
+    sampled_logs = [log for log in join.logs if log.source.kind == "sampled"]
     _refuse_twice(full_logs)
     _refuse_twice(sampled_logs)
     of_sampled = sampled_logs or full_logs
-    most = given.saved.document.profile.launches
+    most = join.saved.document.profile.launches
     if full_logs:
-        _refuse_missing(given, np.arange(most), full_logs, "the full run lacks {} of its {} launches")
-    _refuse_missing(given, np.sort(launches), of_sampled, "{} of the {} selected launches were not simulated")
+        _refuse_missing(join, np.arange(most), full_logs, "the full run lacks {} of its {} launches")
+    _refuse_missing(join, np.sort(launches), of_sampled, "{} of the {} selected launches were not simulated")
     runs = _Runs(_together(full_logs) if full_logs else None, _together(of_sampled))
     apart = bool(full_logs and sampled_logs)
     if not full_logs and runs.sampled.every_row(most) is not None:
         runs = _Runs(runs.sampled, runs.sampled)
     active = _active(full_logs or (of_sampled if runs.whole else []), of_sampled)
-    weights = given.saved.weights_of(given.weights)
-    notes += _notes(given, runs, apart=apart)
+    weights = join.saved.weights_of(join.weights)
+    notes += _notes(join, runs, apart=apart)
     return SimulationDocument.model_validate(
         {
-            "made_by": given.made_by,
-            "workload": given.workload,
-            "selection": _selection(given),
-            "recording": None if given.silicon.recording is None else str(given.silicon.recording),
-            "silicon_devices": list(given.silicon.devices),
-            "synthetic": given.silicon.synthetic,
-            "simulator": _simulator(given.logs[0]),
-            "logs": [log.document() for log in given.logs],
-            "all_cycles": _errors(given, weights, runs, apart=apart),
-            "active_cycles": _errors(given, weights, active, apart=apart),
-            "representatives": _representatives(given, weights, runs, active, operations, apart=apart),
+            "made_by": join.made_by,
+            "workload": join.workload,
+            "selection": _selection(join),
+            "recording": None if join.silicon.recording is None else str(join.silicon.recording),
+            "silicon_devices": list(join.silicon.devices),
+            "synthetic": join.silicon.synthetic,
+            "simulator": _simulator(join.logs[0]),
+            "logs": [log.document() for log in join.logs],
+            "all_cycles": _errors(join, weights, runs, apart=apart),
+            "active_cycles": _errors(join, weights, active, apart=apart),
+            "representatives": _representatives(join, weights, runs, active, operations, apart=apart),
             "notes": [NoteEntry.of(note) for note in distinct_notes(notes)],
         }
     )
 
 
-def _checked(given: Joined, log: ReadLog) -> Iterable[Note]:
+def _checked(join: Joined, log: ReadLog) -> Iterable[Note]:
     """Compare a log's launches with the selection's; notes on how."""
-    subject = f"{log.given.path} and {given.selection}"
-    notes = refuse_other_launches(subject, given.saved, log.seen(), given.match)
-    if len(set(log.numbers)) == given.saved.document.profile.launches == len(log.launches):
-        refuse_another_sequence(subject, given.saved, read_launches(log.given.path), given.match)
+    subject = f"{log.source.path} and {join.selection}"
+    notes = refuse_other_launches(subject, join.saved, log.by_number(), join.match)
+    if len(set(log.numbers)) == join.saved.document.profile.launches == len(log.launches):
+        refuse_another_sequence(subject, join.saved, read_launches(log.source.path), join.match)
     return notes
 
 
@@ -159,58 +159,58 @@ def _refuse_twice(logs: Sequence[ReadLog]) -> None:
         for number in log.numbers:
             if number in by_number:
                 raise RefusedError(
-                    f"{by_number[number].given.path} and {log.given.path}",
+                    f"{by_number[number].source.path} and {log.source.path}",
                     f"launch {number + 1} was simulated twice",
                     "give each launch once; the run of all launches is given with --full",
                 )
             by_number[number] = log
 
 
-def _refuse_missing(given: Joined, needed: np.ndarray, logs: Sequence[ReadLog], cause: str) -> None:
+def _refuse_missing(join: Joined, needed: np.ndarray, logs: Sequence[ReadLog], cause: str) -> None:
     """Raise MisalignedError where launches are missing, naming the first, and what the logs hold."""
     missing = np.setdiff1d(needed, [number for log in logs for number in log.numbers])
     if not len(missing):
         return
     started = sorted({each for log in logs for each in log.started})
-    held = [f"{log.given.path.name} holds {log.counted_ids or 'no whole launch'}" for log in logs]
+    contents = [f"{log.source.path.name} holds {log.counted_ids or 'no whole launch'}" for log in logs]
     ends = [f"it ends within launch {each}, which does not count" for each in started[:1]]
-    kernels = {n + 1: k for n, k in zip(given.saved.launch.tolist(), given.saved.kernel, strict=True)}
+    kernels = {n + 1: k for n, k in zip(join.saved.launch.tolist(), join.saved.kernel, strict=True)}
     names = [
         f"launch {number} ({kernels[number][:60]})" if number in kernels else f"launch {number}"
         for number in (missing[:DIFFERENCES_SHOWN] + 1).tolist()
     ]
     raise MisalignedError(
-        f"{', '.join(str(log.given.path) for log in logs)} and {given.selection}",
+        f"{', '.join(str(log.source.path) for log in logs)} and {join.selection}",
         cause.format(len(missing), len(needed)),
         "simulate them too, and give all logs"
         + ("; of runs that were ended within a launch also --intervals and --traces" if started else "")
         + "; where assay export found traces with other ids than their launches: --traces with its folder",
-        (f"missing: {', '.join(names)}", *held[:DIFFERENCES_SHOWN], *ends),
+        (f"missing: {', '.join(names)}", *contents[:DIFFERENCES_SHOWN], *ends),
     )
 
 
-def _notes(given: Joined, runs: _Runs, *, apart: bool) -> list[Note]:
+def _notes(join: Joined, runs: _Runs, *, apart: bool) -> list[Note]:
     notes = []
-    if given.silicon.cycles is None:
+    if join.silicon.cycles is None:
         notes.append(make_note("no_silicon_cycles"))
     if runs.whole is None:
         notes.append(make_note("no_full_simulation"))
     elif not apart:
         notes.append(make_note("representatives_of_the_full_run"))
-    if not any(log.given.intervals for log in given.logs):
+    if not any(log.source.intervals for log in join.logs):
         notes.append(make_note("nothing_projected"))
     return notes
 
 
-def _errors(given: Joined, weights: np.ndarray, runs: _Runs, *, apart: bool) -> dict[str, Any]:
+def _errors(join: Joined, weights: np.ndarray, runs: _Runs, *, apart: bool) -> dict[str, Any]:
     """Errors and speedups in one kind of cycles, from :func:`application_row`."""
-    count, launches = given.saved.document.profile.launches, given.saved.launch.astype(np.int64)
+    count, launches = join.saved.document.profile.launches, join.saved.launch.astype(np.int64)
     totals = totals_of(count, launches, weights, runs.sampled, runs.whole)
 
     def row(truth: float | None) -> dict[str, Any]:
         return application_row(
             "",
-            given.workload,
+            join.workload,
             silicon_cycles=truth,
             launches=count,
             selected=launches,
@@ -219,14 +219,14 @@ def _errors(given: Joined, weights: np.ndarray, runs: _Runs, *, apart: bool) -> 
             full_run=runs.whole,
         ).to_dict()
 
-    of_silicon = row(given.silicon.cycles)
+    of_silicon = row(join.silicon.cycles)
     of_full = row(totals.full if totals.full and totals.full > 0 else None)
     names = (
         "simulator_error_percent", "pks_error_percent", "pka_error_percent", "pks_speedup", "pka_speedup",
         "pka_speedup_over",
     )  # fmt: skip
     return {
-        "silicon_cycles": given.silicon.cycles,
+        "silicon_cycles": join.silicon.cycles,
         "full_cycles": totals.full,
         "pks_cycles": totals.pks,
         "pka_cycles": totals.pka,
@@ -248,7 +248,7 @@ def _cold_start(launches: np.ndarray, weights: np.ndarray, runs: _Runs, total: f
 
 
 def _representatives(
-    given: Joined,
+    join: Joined,
     weights: np.ndarray,
     runs: _Runs,
     active: _Runs,
@@ -256,8 +256,8 @@ def _representatives(
     *,
     apart: bool,
 ) -> list[dict[str, Any]]:
-    order = np.argsort(given.saved.launch, kind="stable")
-    launches = given.saved.launch[order].astype(np.int64)
+    order = np.argsort(join.saved.launch, kind="stable")
+    launches = join.saved.launch[order].astype(np.int64)
     rows = runs.sampled.rows_of(launches)
     assert rows is not None
     within = None if runs.whole is None else runs.whole.rows_of(launches)
@@ -273,11 +273,11 @@ def _representatives(
     }
     return [
         {
-            "launch": int(given.saved.launch[index]),
-            "sim_id": int(given.saved.launch[index]) + 1,
-            "group": int(given.saved.group[index]),
+            "launch": int(join.saved.launch[index]),
+            "sim_id": int(join.saved.launch[index]) + 1,
+            "group": int(join.saved.group[index]),
             **({"operation": operations[index]} if operations else {}),
-            "kernel": given.saved.kernel[index],
+            "kernel": join.saved.kernel[index],
             "weight": float(weights[index]),
             **{name: _finite_or_none(float(values[place])) for name, values in columns.items()},
         }
@@ -289,14 +289,14 @@ def _finite_or_none(value: float) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def _selection(given: Joined) -> dict[str, Any]:
-    document = given.saved.document
+def _selection(join: Joined) -> dict[str, Any]:
+    document = join.saved.document
     return {
-        "path": str(given.selection),
+        "path": str(join.selection),
         "method": document.method,
         "parameters": document.parameters,
         "seed": document.seed,
-        "weights": given.weights,
+        "weights": join.weights,
         "profile": document.profile,
     }
 

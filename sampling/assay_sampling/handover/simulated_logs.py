@@ -53,7 +53,7 @@ class ReadLog:
     ``replays`` launches only warmed caches, with memory instructions, and took ``replayed_cycles``.
     """
 
-    given: GivenLog
+    source: GivenLog
     run: SimulatorRun
     launches: tuple[LaunchProjection, ...]
     started: tuple[int, ...]
@@ -86,23 +86,23 @@ class ReadLog:
         """The launch latency in the cycles of each launch that counts, shape (n,), NaN where unknown: not
         echoed, a launch that ran beside others, or one of fewer cycles."""
         latency = self.run.config.launch_latency_cycles
-        known = np.array(
+        has_latency = np.array(
             [
                 latency is not None and each.launch.headers[0].alone and each.launch.cycles >= latency
                 for each in self.launches
             ],
             bool,
         )
-        return np.where(known, np.nan if latency is None else float(latency), np.nan)
+        return np.where(has_latency, np.nan if latency is None else float(latency), np.nan)
 
-    def seen(self) -> dict[int, SeenLaunch]:
+    def by_number(self) -> dict[int, SeenLaunch]:
         """Its launches by 0-based number, to be compared with a selection."""
         return {
             _number(each): SeenLaunch(
                 each.launch.kernel.strip(),
                 each.launch.grid,
                 each.launch.block,
-                f"{self.given.path.name}:{each.launch.line}",
+                f"{self.source.path.name}:{each.launch.line}",
             )
             for each in self.launches
         }
@@ -110,7 +110,7 @@ class ReadLog:
     def notes(self) -> tuple[Note, ...]:
         """What is doubtful in it, and which launches count where it ends within one."""
         doubts = list(self.run.notes)
-        name = str(self.given.path)
+        name = str(self.source.path)
         if self.started:
             doubts.append(
                 make_note(
@@ -138,11 +138,11 @@ class ReadLog:
 
     def document(self) -> LogEntry:
         """As the document of simulated launches has it."""
-        intervals = self.given.intervals
+        intervals = self.source.intervals
         return LogEntry.model_validate(
             {
-                "path": str(self.given.path),
-                "kind": self.given.kind,
+                "path": str(self.source.path),
+                "kind": self.source.kind,
                 "intervals": None if intervals is None else str(intervals),
                 "counted": len(self.launches),
                 "counted_ids": self.counted_ids,
@@ -158,7 +158,7 @@ class _Collected:
     started: list[int] = field(default_factory=list)
 
 
-def read_log(given: GivenLog, options: ProjectionOptions, traces: LaunchTraces | None = None) -> ReadLog:
+def read_log(source: GivenLog, options: ProjectionOptions, traces: LaunchTraces | None = None) -> ReadLog:
     """Read a log to its end; of a launch within which the run was ended, the total is that of its trace.
     Traces of a tracer that missed launches say which launches those of a log of selected ones are.
 
@@ -166,19 +166,19 @@ def read_log(given: GivenLog, options: ProjectionOptions, traces: LaunchTraces |
     the same time, so that their cycles are not known one by one, MisalignedError for a launch that is none
     of such traces.
     """
-    launch_ids = traces.launch_ids if traces is not None and given.kind == "sampled" else {}
+    launch_ids = traces.launch_ids if traces is not None and source.kind == "sampled" else {}
 
     def own_id(traced_id: int) -> int:
         if launch_ids and traced_id not in launch_ids:
             raise MisalignedError(
-                str(given.path),
+                str(source.path),
                 f"its launch {traced_id:,} is none of the traces that were given",
                 "give the folder that was simulated, as assay export wrote it: --traces DIR",
             )
         return launch_ids.get(traced_id, traced_id)
 
-    run = SimulatorRun(given.path, given.intervals)
-    replayed = read_details(given.path).replays
+    run = SimulatorRun(source.path, source.intervals)
+    replayed = read_details(source.path).replays
     contents, replays, replayed_cycles = _Collected(), 0, 0
     for each in project_run(run, options.of_rule(), sms=options.sms, traces=traces):
         launch = each.launch
@@ -187,7 +187,7 @@ def read_log(given: GivenLog, options: ProjectionOptions, traces: LaunchTraces |
             continue
         if len(launch.uids) > 1:
             raise RefusedError(
-                f"{given.path}:{launch.line}",
+                f"{source.path}:{launch.line}",
                 f"launches {', '.join(map(str, launch.uids))} ran at the same time and have one count of "
                 "cycles",
                 "simulate with -gpgpu_concurrent_kernel_sm 0",
@@ -197,15 +197,15 @@ def read_log(given: GivenLog, options: ProjectionOptions, traces: LaunchTraces |
             contents.counted.append(own)
         else:
             contents.started.append(_number(own) + 1)
-    known = {_number(each) + 1 for each in contents.counted} | set(contents.started)
+    ids = {_number(each) + 1 for each in contents.counted} | set(contents.started)
     for lost in run.output.unfinished():
         if lost["uid"] in replayed:
             continue
         number = own_id(int(lost["traced_id"] or lost["uid"]))
-        if number not in known:
+        if number not in ids:
             contents.started.append(number)
-    _refuse_id_zero(given.path, contents)
-    return ReadLog(given, run, tuple(contents.counted), tuple(contents.started), replays, replayed_cycles)
+    _refuse_id_zero(source.path, contents)
+    return ReadLog(source, run, tuple(contents.counted), tuple(contents.started), replays, replayed_cycles)
 
 
 def _is_projected(projection: LaunchProjection) -> bool:
@@ -238,7 +238,7 @@ def refuse_mixed(logs: Sequence[ReadLog]) -> None:
         if difference is not None:
             what, ours, theirs = difference
             raise RefusedError(
-                f"{first.given.path} and {other.given.path}",
+                f"{first.source.path} and {other.source.path}",
                 f"they were not simulated alike: {what} is {ours} in the first and {theirs} in the second",
                 "give logs of one simulator with one configuration",
             )

@@ -23,7 +23,7 @@ Need = Literal["traces", "recording"]
 
 
 @dataclass(frozen=True)
-class Given:
+class Inputs:
     """What a hand-over is made from besides the selection.
 
     Args:
@@ -85,25 +85,25 @@ class Target(Protocol):
     takes: frozenset[Need]
     file_suffix: str
 
-    def hand_over(self, saved: SavedSelection, given: Given) -> HandOver:
+    def hand_over(self, saved: SavedSelection, inputs: Inputs) -> HandOver:
         """What to write. Raises RefusedError or MisalignedError with the first differences where the inputs
         do not belong to the selection, InputError where one cannot be read."""
         ...
 
 
-def of_one_process(saved: SavedSelection, given: Given) -> np.ndarray:
+def of_one_process(saved: SavedSelection, inputs: Inputs) -> np.ndarray:
     """0-based launches of the representatives, shape (r,); RefusedError for those of several processes."""
     if len(np.unique(saved.process)) > 1:
         raise RefusedError(
-            str(given.selection),
+            str(inputs.selection),
             "it selects launches of several processes, and traces count those of one",
             "select on the recording of one process",
         )
     return saved.launch.astype(np.int64)
 
 
-def the_traces(given: Given) -> Path:
+def the_traces(inputs: Inputs) -> Path:
     """The traces that were given; raises ParameterError without any."""
-    if given.traces is None:
+    if inputs.traces is None:
         raise ParameterError("--traces", "this target reads traces", "name their folder: --traces DIR")
-    return given.traces
+    return inputs.traces

@@ -138,8 +138,8 @@ class FeatureClassifier:
         if self.estimator is None:
             probabilities[:, self.groups[0]] = 1.0
             return Answers(np.full(len(probabilities), self.groups[0], np.int32), probabilities)
-        labels, known = _ANSWERS[self.name](self.estimator, self._standard(features))
-        probabilities[:, self.groups] = known
+        labels, own_probabilities = _ANSWERS[self.name](self.estimator, self._standard(features))
+        probabilities[:, self.groups] = own_probabilities
         return Answers(np.asarray(labels, np.int32), probabilities)
 
     def _standard(self, features: np.ndarray | SparseMatrix) -> np.ndarray | SparseMatrix:

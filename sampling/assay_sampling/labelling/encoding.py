@@ -115,17 +115,17 @@ class Encoder:
         parts.append(_all_stored(_shape_features(columns)))
         for name in self.text_columns:
             width, of_text = _TEXT_FEATURES[name]
-            known = self.names if names is None else names
-            parts.append(_all_stored(_by_text(columns[name], known, of_text, width, self.seed)))
+            vocabulary = self.names if names is None else names
+            parts.append(_all_stored(_by_text(columns[name], vocabulary, of_text, width, self.seed)))
         return sparse().hstack(parts, format="csr")
 
 
 def _indicators(vocabulary: np.ndarray, words: np.ndarray) -> SparseMatrix:
     """A matrix with 1 in column i of a row whose word is the i-th of the sorted vocabulary."""
     position = np.minimum(np.searchsorted(vocabulary, words), len(vocabulary) - 1)
-    known = vocabulary[position] == words
-    row_ends = np.concatenate([[0], np.cumsum(known)])
-    values = np.ones(row_ends[-1], np.float32), position[known], row_ends
+    has_word = vocabulary[position] == words
+    row_ends = np.concatenate([[0], np.cumsum(has_word)])
+    values = np.ones(row_ends[-1], np.float32), position[has_word], row_ends
     return sparse().csr_array(values, shape=(len(words), len(vocabulary)))
 
 

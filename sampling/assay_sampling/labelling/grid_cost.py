@@ -96,11 +96,11 @@ def _curves(
         sizes, inverse = np.unique(size[first:last], return_inverse=True)
         weight = np.bincount(inverse, launches[first:last])
         points[int(kernel[first])] = (sizes, weight, np.bincount(inverse, costs[first:last]) / weight)
-    known = {name: _exponent(sizes, np.log(mean)) for name, (sizes, _, mean) in points.items()}
-    given = [exponent for exponent in known.values() if exponent is not None]
-    usual = float(np.median(given)) if given else _EXPONENT_OF_NO_KERNEL
+    fits = {name: _exponent(sizes, np.log(mean)) for name, (sizes, _, mean) in points.items()}
+    exponents = [exponent for exponent in fits.values() if exponent is not None]
+    usual = float(np.median(exponents)) if exponents else _EXPONENT_OF_NO_KERNEL
     return {
-        name: _Curve(sizes, np.log(isotonic(mean, weight)), usual if (own := known[name]) is None else own)
+        name: _Curve(sizes, np.log(isotonic(mean, weight)), usual if (own := fits[name]) is None else own)
         for name, (sizes, weight, mean) in points.items()
     }
 

@@ -171,9 +171,7 @@ def expected_accuracy(
     None if one of both counts and was not measured.
     """
     weights = behind.weights(later[1], unseen[1])
-    measured = [
-        accuracy(*given, weight).plain for given, weight in zip((later, unseen), weights, strict=True)
-    ]
+    measured = [accuracy(*pair, weight).plain for pair, weight in zip((later, unseen), weights, strict=True)]
     shares = (1 - behind.unseen_share, behind.unseen_share)
     parts = list(zip(measured, shares, strict=True))
     if any(percent is None and share > 0 for percent, share in parts):

@@ -37,8 +37,8 @@ from assay_sampling.labelling.vote import Vote, vote, vote_weights
 from assay_sampling.labelling.within_kernel import (
     KERNEL_MODEL_NAMES,
     Answerer,
+    Donors,
     KernelModelName,
-    Seen,
     WindowCounters,
     nearest_light_time,
     scaled_counters,
@@ -124,18 +124,18 @@ def _with_vote(
     answers: Mapping[LabellerName, Answers | None], weights: np.ndarray
 ) -> dict[LabellerName, Vote | None]:
     """Each model's answers with their confidence, and the vote of the paper's models."""
-    known = [each for name in MODEL_NAMES if (each := answers[name]) is not None]
+    voters = [each for name in MODEL_NAMES if (each := answers[name]) is not None]
     votes: dict[LabellerName, Vote | None] = {}
     for name, each in answers.items():
         votes[name] = None if each is None else vote([each], np.ones(1))
         if name == MODEL_NAMES[-1]:
-            votes[COMBINED] = vote(known, weights) if len(known) == len(MODEL_NAMES) else None
+            votes[COMBINED] = vote(voters, weights) if len(voters) == len(MODEL_NAMES) else None
     return votes
 
 
 def _mean(accuracies: tuple[float | None, float | None]) -> float | None:
-    known = [each for each in accuracies if each is not None]
-    return sum(known) / len(known) if known else None
+    values = [each for each in accuracies if each is not None]
+    return sum(values) / len(values) if values else None
 
 
 @dataclass(frozen=True)
@@ -197,16 +197,16 @@ class Window:
     @property
     def kernel_models(self) -> tuple[KernelModelName, ...]:
         """The models within kernels that this window has the facts for."""
-        given = {"nearest_light_time": self.facts.light_ns, "scaled_counters": self.counters}
-        return tuple(name for name in KERNEL_MODEL_NAMES if given[name] is not None)
+        inputs = {"nearest_light_time": self.facts.light_ns, "scaled_counters": self.counters}
+        return tuple(name for name in KERNEL_MODEL_NAMES if inputs[name] is not None)
 
     def answerer(self, name: KernelModelName, examples: Examples) -> Answerer:
         """A model within kernels, trained on some of the window's examples."""
-        seen = Seen.of(self.facts, examples)
+        donors = Donors.of(self.facts, examples)
         if name == "nearest_light_time":
-            return nearest_light_time(seen)
+            return nearest_light_time(donors)
         assert self.counters is not None
-        return scaled_counters(seen, examples, self.counters)
+        return scaled_counters(donors, examples, self.counters)
 
     def trainers(self) -> dict[LabellerName, Trainer]:
         """The trainer of each model, by name."""

@@ -54,7 +54,7 @@ class Abstained:
 class Labelling:
     """Which group each of n launches is in, by each model and by their vote ("combined").
 
-    ``known``, shape (n,), int32, holds the groups that needed no model, and -1 elsewhere;
+    ``direct_labels``, shape (n,), int32, holds the groups that needed no model, and -1 elsewhere;
     ``classified_rows``, shape (c,), are the launches elsewhere, and ``predicted`` their groups by model.
     Groups from ``window_groups`` on are those of unknown signatures; ``unknown_first_rows``, shape (u,), are
     their first launches; abstained signatures follow if they are apart. Without launches to classify, or
@@ -65,7 +65,7 @@ class Labelling:
     """
 
     window_groups: int
-    known: np.ndarray
+    direct_labels: np.ndarray
     classified_rows: np.ndarray
     unknown_first_rows: np.ndarray
     unknown_launches: int
@@ -100,15 +100,15 @@ class Labelling:
     def origins(self) -> np.ndarray:
         """How each launch got its group, shape (n,), uint8: numbers of
         :data:`assay_sampling.scoring.error_parts.decomposition.ORIGINS`."""
-        origin = np.zeros(len(self.known), np.uint8)
+        origin = np.zeros(len(self.direct_labels), np.uint8)
         origin[self.classified_rows] = 1
-        origin[self.known >= self.window_groups] = 2
-        origin[self.known >= self.window_groups + len(self.unknown_first_rows)] = 3
+        origin[self.direct_labels >= self.window_groups] = 2
+        origin[self.direct_labels >= self.window_groups + len(self.unknown_first_rows)] = 3
         return origin
 
     def labels(self, model: LabellerName | None) -> np.ndarray:
         """Groups of all launches, from ``model`` where one is needed: shape (n,), int32."""
-        labels = self.known.copy()
+        labels = self.direct_labels.copy()
         if model is not None:
             labels[self.classified_rows] = self.predicted[model]
         return labels
@@ -167,29 +167,29 @@ def label_rest(
     chosen: LabellerName | None = None
     unseen_share: float | None = None
     if int(behind[~unknown].sum()):
-        seen = np.zeros(len(signatures), bool)
-        seen[of_window] = True
+        in_window = np.zeros(len(signatures), bool)
+        in_window[of_window] = True
         time = behind * (1.0 if facts.light_ns is None else facts.light_ns)
-        unseen_share = float(time[~seen & ~unknown].sum() / time[~unknown].sum())
+        unseen_share = float(time[~in_window & ~unknown].sum() / time[~unknown].sum())
     if unseen_share is not None and train:
         judged = Judged.of(window, signatures, facts, light, unseen_share)
         chosen = _chosen(model, judged.held_out, light)
         # The paper's models abstain together, by their vote; the others each by itself.
         labeller = COMBINED if chosen in MODEL_NAMES else chosen
         abstention = calibrate(judged.unseen[labeller], window.examples, label_accuracy_percent)
-        doubtful = ~seen & ~unknown & abstention.abstains(judged.confidence[labeller])
+        doubtful = ~in_window & ~unknown & abstention.abstains(judged.confidence[labeller])
         abstained = Abstained(
             abstention, int(counts[doubtful].sum()), signatures.first_rows[doubtful], abstain
         )
         if abstain:
             _number(group_of_signature, doubtful, groups + int(unknown.sum()))
-    known = group_of_signature[signatures.inverse]
-    known[window_rows] = window_labels
-    classified_rows = np.flatnonzero(known == _TO_CLASSIFY)
+    direct_labels = group_of_signature[signatures.inverse]
+    direct_labels[window_rows] = window_labels
+    classified_rows = np.flatnonzero(direct_labels == _TO_CLASSIFY)
     of_classified = signatures.inverse[classified_rows]
     return Labelling(
         window_groups=groups,
-        known=known,
+        direct_labels=direct_labels,
         classified_rows=classified_rows,
         unknown_first_rows=signatures.first_rows[unknown],
         unknown_launches=int(counts[unknown].sum()),

@@ -64,13 +64,13 @@ class WindowCounters:
     def grows(self, index: int) -> bool:
         """Whether a counter of silicon or of a simulator counts work, rather than being a ratio."""
         name = self.names[index]
-        known = simulated_counters() if name in simulated_counters() else registry()
-        unit = known[name].unit if name in known else self.units[index]
+        counters = simulated_counters() if name in simulated_counters() else registry()
+        unit = counters[name].unit if name in counters else self.units[index]
         return unit in _SCALED_UNITS or name in _SCALED_COUNTS
 
 
 @dataclass(frozen=True)
-class Seen:
+class Donors:
     """The d signatures that were trained on, with the group of most of their launches, shape (d,).
 
     ``counters``, shape (d, f), are the mean ones of the launches in that group; None if unknown. They are
@@ -84,7 +84,7 @@ class Seen:
     fallback: int
 
     @classmethod
-    def of(cls, facts: LightFacts, examples: Examples) -> Seen:
+    def of(cls, facts: LightFacts, examples: Examples) -> Donors:
         """``facts`` are those of the signatures that ``examples.signature`` numbers."""
         main = examples.main
         main = main[np.argsort(-examples.weight[main], kind="stable")]
@@ -114,17 +114,17 @@ class Nearest:
         Where there are fewer, the distance is infinite and the number -1.
         """
         number = np.minimum(np.searchsorted(self._kernels, kernel), len(self._kernels) - 1)
-        known = self._kernels[number] == kernel
-        points = np.column_stack([np.where(known, number * _APART, -_APART), position])
+        has_kernel = self._kernels[number] == kernel
+        points = np.column_stack([np.where(has_kernel, number * _APART, -_APART), position])
         distance, at = self._tree.query(points, k=neighbours, p=1, distance_upper_bound=_APART / 2)
         distance, at = distance.reshape(len(points), neighbours), at.reshape(len(points), neighbours)
         rows = np.where(np.isfinite(distance), np.append(self.rows, -1)[at], -1)
         return distance, rows
 
 
-def nearest_light_time(seen: Seen) -> Answerer:
+def nearest_light_time(donors: Donors) -> Answerer:
     """Answers by the light durations of the seen signatures, which must be known."""
-    nearest = Nearest(seen.facts.kernel, _log_time(seen.facts))
+    nearest = Nearest(donors.facts.kernel, _log_time(donors.facts))
 
     def answers(facts: LightFacts, groups: int) -> Answers:
         distance, neighbour = nearest.query(facts.kernel, _log_time(facts), _NEIGHBOURS)
@@ -132,25 +132,25 @@ def nearest_light_time(seen: Seen) -> Answerer:
         probabilities = np.zeros((len(facts), groups))
         rows = np.arange(len(facts))
         for index in range(_NEIGHBOURS):
-            probabilities[rows, seen.label[neighbour[:, index]]] += near[:, index]
-        return _with_fallback(seen, seen.label[neighbour[:, 0]], probabilities, neighbour[:, 0] >= 0)
+            probabilities[rows, donors.label[neighbour[:, index]]] += near[:, index]
+        return _with_fallback(donors, donors.label[neighbour[:, 0]], probabilities, neighbour[:, 0] >= 0)
 
     return answers
 
 
-def scaled_counters(seen: Seen, examples: Examples, window: WindowCounters) -> Answerer:
+def scaled_counters(donors: Donors, examples: Examples, window: WindowCounters) -> Answerer:
     """Answers by counters predicted from the nearest seen signature.
 
-    ``examples``, which ``seen`` was made of, have counters.
+    ``examples``, which ``donors`` were made of, have counters.
     """
-    return _ScaledCounters.of(seen, examples, window).answers
+    return _ScaledCounters.of(donors, examples, window).answers
 
 
 @dataclass(frozen=True)
 class _ScaledCounters:
     """``groups`` and ``centres``, of shapes (g,) and (g, c): where the groups of the seen signatures lie."""
 
-    seen: Seen
+    donors: Donors
     window: WindowCounters
     nearest: Nearest
     groups: np.ndarray
@@ -158,7 +158,7 @@ class _ScaledCounters:
     by_light_time: bool = False
 
     @classmethod
-    def of(cls, seen: Seen, examples: Examples, window: WindowCounters) -> _ScaledCounters:
+    def of(cls, donors: Donors, examples: Examples, window: WindowCounters) -> _ScaledCounters:
         assert examples.counters is not None
         placed = window.space.project(examples.counters)
         groups, number = np.unique(examples.label, return_inverse=True)
@@ -166,11 +166,11 @@ class _ScaledCounters:
         sums = [np.bincount(number, examples.weight * along) for along in placed.T]
         # Of the whole window these are the centres of its clustering.
         centres = np.stack(sums, axis=1) / launches[:, None] if sums else np.zeros((len(groups), 0))
-        nearest = Nearest(seen.facts.kernel, _sizes(seen.facts))
-        by_warps = cls(seen, window, nearest, groups, centres)
-        if seen.facts.light_ns is None:
+        nearest = Nearest(donors.facts.kernel, _sizes(donors.facts))
+        by_warps = cls(donors, window, nearest, groups, centres)
+        if donors.facts.light_ns is None:
             return by_warps
-        by_time = cls(seen, window, nearest, groups, centres, by_light_time=True)
+        by_time = cls(donors, window, nearest, groups, centres, by_light_time=True)
         return by_time if by_time._left_out_right() > by_warps._left_out_right() else by_warps
 
     def answers(self, facts: LightFacts, groups: int) -> Answers:
@@ -180,8 +180,8 @@ class _ScaledCounters:
         probabilities[:, self.groups] = self._memberships(facts, donor)
         labels = self.groups[probabilities[:, self.groups].argmax(axis=1)]
         # A signature that was seen needs no prediction.
-        labels = np.where(distance[:, 0] == 0, self.seen.label[donor], labels)
-        return _with_fallback(self.seen, labels, probabilities, donor >= 0)
+        labels = np.where(distance[:, 0] == 0, self.donors.label[donor], labels)
+        return _with_fallback(self.donors, labels, probabilities, donor >= 0)
 
     def _memberships(self, facts: LightFacts, donor: np.ndarray) -> np.ndarray:
         """How near the predicted counters lie to each centre, shape (m, g): the memberships of fuzzy c-means
@@ -193,9 +193,9 @@ class _ScaledCounters:
 
     def _predicted(self, facts: LightFacts, donor: np.ndarray) -> np.ndarray:
         """Counters of signatures from those of their donors, shape (m, f)."""
-        assert self.seen.counters is not None
-        of_donor = self.seen.facts.take(donor)
-        predicted: np.ndarray = self.seen.counters[donor].copy()
+        assert self.donors.counters is not None
+        of_donor = self.donors.facts.take(donor)
+        predicted: np.ndarray = self.donors.counters[donor].copy()
         ratio = facts.warps / of_donor.warps
         if self.by_light_time:
             assert facts.light_ns is not None and of_donor.light_ns is not None
@@ -209,19 +209,19 @@ class _ScaledCounters:
 
     def _left_out_right(self) -> int:
         """How many seen signatures get their group from their nearest neighbour."""
-        facts = self.seen.facts.take(self.nearest.rows)
+        facts = self.donors.facts.take(self.nearest.rows)
         _, neighbour = self.nearest.query(facts.kernel, _sizes(facts), 2)
         other = np.where(neighbour[:, 0] == self.nearest.rows, neighbour[:, 1], neighbour[:, 0])
         with_other = np.flatnonzero(other >= 0)
         labels = self.groups[self._memberships(facts.take(with_other), other[with_other]).argmax(axis=1)]
-        return int((labels == self.seen.label[self.nearest.rows[with_other]]).sum())
+        return int((labels == self.donors.label[self.nearest.rows[with_other]]).sum())
 
 
-def _with_fallback(seen: Seen, labels: np.ndarray, near: np.ndarray, known: np.ndarray) -> Answers:
+def _with_fallback(donors: Donors, labels: np.ndarray, near: np.ndarray, has_donor: np.ndarray) -> Answers:
     """Answers with probabilities that add up to 1; kernels that were not seen get the fallback, unsurely."""
-    probabilities = np.where(known[:, None], near, 1.0)
+    probabilities = np.where(has_donor[:, None], near, 1.0)
     probabilities /= probabilities.sum(axis=1, keepdims=True)
-    return Answers(np.where(known, labels, seen.fallback).astype(np.int32), probabilities)
+    return Answers(np.where(has_donor, labels, donors.fallback).astype(np.int32), probabilities)
 
 
 def _log_time(facts: LightFacts) -> np.ndarray:

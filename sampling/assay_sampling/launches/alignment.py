@@ -260,8 +260,8 @@ def shape_totals(launches: Launches, what: Shape) -> np.ndarray:
 
 def _known_axes(launches: Launches, what: Shape) -> list[str]:
     """The columns of x, and of each of y and z that the recording knows for a launch."""
-    known = [axis for axis in "yz" if launches.table[f"{what}_{axis}"].null_count < len(launches)]
-    return [f"{what}_{axis}" for axis in ("x", *known)]
+    axes = [axis for axis in "yz" if launches.table[f"{what}_{axis}"].null_count < len(launches)]
+    return [f"{what}_{axis}" for axis in ("x", *axes)]
 
 
 def _totals(axes: list[np.ndarray]) -> np.ndarray:

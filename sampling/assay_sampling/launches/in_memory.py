@@ -120,9 +120,9 @@ class Launches:
 
     def devices(self) -> tuple[Device, ...]:
         """The devices that launches ran on; for one that the file does not list, only its ordinal."""
-        known = {device.index: device for device in self.metadata.devices}
+        by_index = {device.index: device for device in self.metadata.devices}
         used = pc.unique(self.table["device"]).drop_null().sort().to_pylist()
-        return tuple(known.get(index, Device(index)) for index in used)
+        return tuple(by_index.get(index, Device(index)) for index in used)
 
     def device_labels(self) -> list[str]:
         """Labels of the devices that launches ran on, in order of their ordinals."""

@@ -70,10 +70,10 @@ def refuse_two_kinds(one: Launches, other: Launches) -> None:
 
 
 def _refuse_two_kinds(parts: Sequence[Launches]) -> None:
-    seen: dict[Device, Launches] = {}
+    by_device: dict[Device, Launches] = {}
     for part in parts:
         here = {replace(device, index=0, uuid=""): part for device in part.devices()}
-        for (device, first), mine in product(seen.items(), here):
+        for (device, first), mine in product(by_device.items(), here):
             if not may_be_one_kind(device, mine):
                 raise NotJoinableError(
                     "two_kinds_of_gpu",
@@ -82,7 +82,7 @@ def _refuse_two_kinds(parts: Sequence[Launches]) -> None:
                     "give recordings of one kind; score a selection made on one of them on the other with: "
                     "assay evaluate",
                 )
-        seen = here | seen
+        by_device = here | by_device
 
 
 def _kinds(launches: Launches) -> str:
@@ -95,9 +95,9 @@ def refuse_same_content(one: Launches, other: Launches) -> None:
 
 
 def _refuse_same_content(parts: Sequence[Launches]) -> None:
-    seen: dict[bytes, list[Launches]] = {}
+    by_hash: dict[bytes, list[Launches]] = {}
     for part in parts:
-        alike = seen.setdefault(launches_hash(part), [])
+        alike = by_hash.setdefault(launches_hash(part), [])
         first = next((each for each in alike if _at_the_same_times(each, part)), None)
         if first is not None:
             raise NotJoinableError(
@@ -232,19 +232,19 @@ def _both(one: Launches, other: Launches) -> str:
 
 def _concatenated(parts: Sequence[Launches], ranks: bool) -> Launches:
     names = Names()
-    known: list[Device] = []
+    devices: list[Device] = []
     tables, first_process = [], 0
     for part in parts:
         names.update(dict(part.names.items()))
         table = _set(
             part.table, "process", pc.add(part.table["process"], pa.scalar(first_process, pa.int32()))
         )
-        ordinals = {device.index: ordinal_among(device, known) for device in part.devices()}
+        ordinals = {device.index: ordinal_among(device, devices) for device in part.devices()}
         tables.append(_set(table, "device", renumbered(table["device"], ordinals)))
         if ranks and len(part):
             first_process += int(pc.max(part.table["process"]).as_py()) + 1
     schema = _union_schema([table.schema for table in tables], parts)
-    schema = with_metadata(schema, replace(parts[0].metadata, devices=tuple(known)))
+    schema = with_metadata(schema, replace(parts[0].metadata, devices=tuple(devices)))
     aligned = [_with_columns(table, schema) for table in tables]
     sources = tuple(source for part in parts for source in part.sources)
     return Launches(
@@ -283,14 +283,14 @@ def _files(parts: Sequence[Launches]) -> tuple[str, ...]:
     return tuple(source for part in parts for source in part.sources)
 
 
-def ordinal_among(device: Device, known: list[Device]) -> int:
-    """The ordinal of a device among ``known``, which it joins; a new one takes its own, or the next free."""
-    for other in known:
+def ordinal_among(device: Device, devices: list[Device]) -> int:
+    """The ordinal of a device among ``devices``, which it joins; a new one takes its own or the next free."""
+    for other in devices:
         if replace(other, index=device.index) == device and (device.uuid or other.index == device.index):
             return other.index
-    taken = {other.index for other in known}
-    index = device.index if device.index not in taken else max(taken) + 1
-    known.append(replace(device, index=index))
+    ordinals = {other.index for other in devices}
+    index = device.index if device.index not in ordinals else max(ordinals) + 1
+    devices.append(replace(device, index=index))
     return index
 
 

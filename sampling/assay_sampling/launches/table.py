@@ -267,11 +267,11 @@ class Names:
     def keep(self, text: str) -> int:
         """As :meth:`intern`, for a text of any length: readers check it where they know its line."""
         identifier = text_id(text)
-        known = self._texts.setdefault(identifier, text)
-        if known != text:
+        other = self._texts.setdefault(identifier, text)
+        if other != text:
             raise LaunchTableError(
                 "launch table",
-                f"two names have the same 64-bit hash: {known[:80]!r} and {text[:80]!r}",
+                f"two names have the same 64-bit hash: {other[:80]!r} and {text[:80]!r}",
                 "report this to the authors of Assay",
             )
         return identifier
@@ -320,8 +320,8 @@ def launch_schema(
 ) -> pa.Schema:
     """The schema of a launch table with these counter columns, in this order; with ``operations`` it has
     OPERATION_FIELDS, too."""
-    known = OPERATION_FIELDS if operations else ()
-    fields = [*BASE_FIELDS, *known, *(counter.arrow_field() for counter in counters)]
+    operation_fields = OPERATION_FIELDS if operations else ()
+    fields = [*BASE_FIELDS, *operation_fields, *(counter.arrow_field() for counter in counters)]
     return pa.schema(fields, metadata={METADATA_KEY: metadata.to_json()})
 
 
@@ -338,8 +338,8 @@ def text_columns(schema: pa.Schema) -> tuple[str, ...]:
 def base_fields(schema: pa.Schema) -> tuple[pa.Field, ...]:
     """The fields of a launch table that are not counters, as every table of this shape has them."""
     named = schema.names[len(BASE_FIELDS) : len(BASE_FIELDS) + len(OPERATION_FIELDS)]
-    known = OPERATION_FIELDS if named == [item.name for item in OPERATION_FIELDS] else ()
-    return (*BASE_FIELDS, *known)
+    operation_fields = OPERATION_FIELDS if named == [item.name for item in OPERATION_FIELDS] else ()
+    return (*BASE_FIELDS, *operation_fields)
 
 
 def table_metadata(schema: pa.Schema) -> TableMetadata:

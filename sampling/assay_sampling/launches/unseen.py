@@ -35,7 +35,7 @@ def unseen_time_percent(light: Launches, window_rows: np.ndarray, cost: np.ndarr
     light time of every launch in ns.
     """
     ordinals = signature_ordinals(light)
-    seen = np.zeros(int(ordinals.max(initial=-1)) + 1, bool)
-    seen[ordinals[window_rows]] = True
+    in_window = np.zeros(int(ordinals.max(initial=-1)) + 1, bool)
+    in_window[ordinals[window_rows]] = True
     total = float(cost.sum(dtype=np.float64))
-    return 100.0 * float(cost[~seen[ordinals]].sum(dtype=np.float64)) / total if total > 0 else 0.0
+    return 100.0 * float(cost[~in_window[ordinals]].sum(dtype=np.float64)) / total if total > 0 else 0.0

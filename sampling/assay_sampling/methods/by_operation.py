@@ -99,12 +99,12 @@ def sizes_of(operations: Operations) -> Sizes:
     """What the errors to expect are computed from: operator, most threads of such a call, and what is called,
     on any calling thread."""
     launches = operations.launches
-    known: dict[tuple[str, str, str], int] = {}
+    ordinals: dict[tuple[str, str, str], int] = {}
     numbers = [
-        known.setdefault((one.kind, one.name, one.shapes), len(known)) for one in operations.identities
+        ordinals.setdefault((one.kind, one.name, one.shapes), len(ordinals)) for one in operations.identities
     ]
     called = np.array(numbers, np.int64)[operations.identity]
-    threads = np.ones(len(known), np.int64)
+    threads = np.ones(len(ordinals), np.int64)
     np.maximum.at(threads, called, launches.column("grid_x").astype(np.int64))
     return Sizes(launches.column("operator_id"), threads[called], called)
 
@@ -204,6 +204,6 @@ def _labelled(launches: Launches, whole: Operations, of_launch: np.ndarray) -> L
     counters = counter_columns(launches.table.schema)
     schema = launch_schema(launches.metadata, counters, operations=True)
     schema = schema.with_metadata({METADATA_KEY: launches.table.schema.metadata[METADATA_KEY]})
-    known = {item.name for item in OPERATION_FIELDS}
-    arrays = [columns[f.name] if f.name in known else launches.table[f.name] for f in schema]
+    operation_columns = {item.name for item in OPERATION_FIELDS}
+    arrays = [columns[f.name] if f.name in operation_columns else launches.table[f.name] for f in schema]
     return replace(launches, table=pa.Table.from_arrays(arrays, schema=schema), names=names)

@@ -85,8 +85,8 @@ def unknown_parameters(sampler: Sampler, parameters: Mapping[str, Any]) -> list[
     """Names that are not parameters of a method."""
     if sampler.parameters.model_config.get("extra") == "allow":
         return []
-    known = {*sampler.parameters.model_fields, *MethodParameters.model_fields}
-    return [name for name in parameters if name not in known]
+    fields = {*sampler.parameters.model_fields, *MethodParameters.model_fields}
+    return [name for name in parameters if name not in fields]
 
 
 def own_parameters(sampler: Sampler, parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -218,12 +218,12 @@ def without_counters(method: str, method_needs: Needs, launches: Launches) -> st
 
 
 def _sampler(method: str, verb: str) -> Sampler:
-    known = samplers()
-    if method not in known:
-        close = difflib.get_close_matches(method, known, n=1)
+    methods = samplers()
+    if method not in methods:
+        close = difflib.get_close_matches(method, methods, n=1)
         hint = f"did you mean {close[0]}? The methods are" if close else "use one of"
-        raise ParameterError(verb, f"there is no method {method!r}", f"{hint} {', '.join(known)}")
-    return known[method]
+        raise ParameterError(verb, f"there is no method {method!r}", f"{hint} {', '.join(methods)}")
+    return methods[method]
 
 
 def _split(
@@ -268,5 +268,5 @@ def _of_model(method: str, model: type[BaseModel], parameters: Mapping[str, Any]
         first = error.errors(include_url=False)[0]
         name = ".".join(str(part) for part in first["loc"])
         message = first["msg"][:1].lower() + first["msg"][1:]
-        given = f"parameter {name!r}: {message}, not {str(first['input'])[:80]!r}" if name else message
-        raise ParameterError(method, given, remedy) from error
+        cause = f"parameter {name!r}: {message}, not {str(first['input'])[:80]!r}" if name else message
+        raise ParameterError(method, cause, remedy) from error

@@ -66,7 +66,7 @@ def try_seeds(select: Callable[[int], Selection], first: Selection, seed: int, c
     if select_alike(first, second):
         return Tried(first)
     selections = [second, *(select(seed + 1 + index) for index in range(1, min(count, LEAST_TRIALS)))]
-    held = [
+    in_interval = [
         each.interval.low <= each.evaluation.total <= each.interval.high
         for each in selections
         if each.interval is not None
@@ -76,7 +76,7 @@ def try_seeds(select: Callable[[int], Selection], first: Selection, seed: int, c
         total=first.evaluation.total,
         signed_error_percent=np.array([each.evaluation.signed_error_percent for each in selections]),
         simulated=np.array([each.evaluation.simulated for each in selections]),
-        held=np.array(held, bool) if held else None,
+        in_interval=np.array(in_interval, bool) if in_interval else None,
     )
     return Tried(first, trials)
 

@@ -186,12 +186,12 @@ def _selecting(
 ) -> CommandLine:
     if method == "photon" and "bbv" not in parameters:
         parameters = {**parameters, "bbv": BLOCKS}
-    given = [word for name, value in parameters.items() for word in ("--param", f"{name}={value}")]
+    options = [word for name, value in parameters.items() for word in ("--param", f"{name}={value}")]
     # ncu numbers launches over all processes; with an offset they are numbered within each, as in nsys.
     offset = ["--launch-offset", str(window.skip)] if detailed else []
     files = [PAGE, "--light", LIGHT] if detailed else [LIGHT]
     unit = ["--unit", "operation"] if operations else []
-    return CommandLine("the selection", ("assay", "select", method, *files, *given, *offset, *unit))
+    return CommandLine("the selection", ("assay", "select", method, *files, *options, *offset, *unit))
 
 
 def _notes(
@@ -240,8 +240,8 @@ def _about_releases(release: str) -> Note:
 
 def help_of(counter: str) -> str:
     """What a counter counts; of a metric that is not ours, that Nsight Compute says it."""
-    known = registry().get(counter)
-    return known.help if known else "a metric under its own name: ncu --query-metrics says what it counts"
+    entry = registry().get(counter)
+    return entry.help if entry else "a metric under its own name: ncu --query-metrics says what it counts"
 
 
 def _numbers(capability: str) -> tuple[int, ...]:

@@ -65,12 +65,12 @@ def tool_of_release(program: Program, version: str = "") -> ToolVersion:
             f"Assay does not know the options of {PRODUCTS[program]} {version}",
             f"use release {table.oldest} or a later one",
         )
-    known = [*table.always, *(name for name, first in table.since.items() if _has(version, first))]
+    options = [*table.always, *(name for name, first in table.since.items() if _has(version, first))]
     words = {
         name: frozenset(value for value, first in values.items() if _has(version, first))
         for name, values in table.values.items()
     }
-    return ToolVersion(program, version, {name: words.get(name, frozenset()) for name in known})
+    return ToolVersion(program, version, {name: words.get(name, frozenset()) for name in options})
 
 
 def options_since(program: Program, version: str = "") -> dict[str, str]:

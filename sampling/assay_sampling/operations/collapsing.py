@@ -86,12 +86,12 @@ class Operations:
 
     def named(self, names: Sequence[str]) -> Operations:
         """With a kernel name for each identity: the stratum that it belongs to."""
-        known = Names(dict(self.launches.names.items()))
-        ids = np.array([known.intern(name) for name in names] or [0], np.uint64)
+        kernel_names = Names(dict(self.launches.names.items()))
+        ids = np.array([kernel_names.intern(name) for name in names] or [0], np.uint64)
         table = self.launches.table
         place = table.schema.get_field_index("kernel_id")
         table = table.set_column(place, table.schema.field(place), pa.array(ids[self.identity], pa.uint64()))
-        return replace(self, launches=replace(self.launches, table=table, names=known))
+        return replace(self, launches=replace(self.launches, table=table, names=kernel_names))
 
 
 def knows_operations(launches: Launches) -> bool:
@@ -153,20 +153,20 @@ def _calls(launches: Launches) -> tuple[np.ndarray, list[str], np.ndarray]:
     ordinal = launches.column("launch")
     base, bases = _by_function(launches)
     if has_operations(launches.table.schema):
-        known = launches.column("operation_id")
-        distinct, identity = np.unique(known, return_inverse=True)
+        ids = launches.column("operation_id")
+        distinct, identity = np.unique(ids, return_inverse=True)
         texts = [launches.names[i] if i else "" for i in distinct.tolist()]
         call = launches.column("call")
-        call = np.where((known != 0) & (call >= 0), call, ordinal)
+        call = np.where((ids != 0) & (call >= 0), call, ordinal)
     else:
-        known = launches.column("operator_id")
+        ids = launches.column("operator_id")
         shapes = launches.column("input_shapes_id")
-        keys = hash_rows([known, shapes])
+        keys = hash_rows([ids, shapes])
         _, first, identity = np.unique(keys, return_index=True, return_inverse=True)
-        pairs = zip(known[first].tolist(), shapes[first].tolist(), strict=True)
+        pairs = zip(ids[first].tolist(), shapes[first].tolist(), strict=True)
         texts = [_operator(launches.names, *pair) for pair in pairs]
         call = ordinal
-    identity = np.where(known != 0, identity.reshape(-1), len(texts) + base)
+    identity = np.where(ids != 0, identity.reshape(-1), len(texts) + base)
     return identity, [*texts, *bases], call
 
 
@@ -255,14 +255,14 @@ def _whole_sum(launches: Launches, of_launch: np.ndarray, count: int) -> pa.Arra
 def _counter(launches: Launches, counter: CounterColumn, of_launch: np.ndarray, count: int) -> pa.Array:
     values = launches.column(counter.name)
     lacking = _lacking(values, of_launch, count)
-    known = np.nan_to_num(values)
+    finite_values = np.nan_to_num(values)
     if not _is_rate(counter):
-        return pa.array(_sums(known, of_launch, count), mask=lacking)
+        return pa.array(_sums(finite_values, of_launch, count), mask=lacking)
     weight = _weight_of_rates(launches, by_instructions=counter.name in _RATES)
     total = _sums(weight, of_launch, count)
     # Launches that weigh nothing count alike.
     weight = np.where(total[of_launch] > 0, weight, 1.0)
-    mean = _sums(known * weight, of_launch, count) / _sums(weight, of_launch, count)
+    mean = _sums(finite_values * weight, of_launch, count) / _sums(weight, of_launch, count)
     return pa.array(mean, mask=lacking)
 
 

@@ -191,10 +191,10 @@ def _paired_threads(
         for other, theirs in sides[1].items()
         if one[0] == other[0]
     ]
-    taken: set[tuple[int, tuple[int, int]]] = set()
+    threads: set[tuple[int, tuple[int, int]]] = set()
     for shared, _, _, one, other in sorted(common):
-        if shared and (0, one) not in taken and (1, other) not in taken:
-            taken |= {(0, one), (1, other)}
+        if shared and (0, one) not in threads and (1, other) not in threads:
+            threads |= {(0, one), (1, other)}
             yield sides[0][one], sides[1][other]
 
 

@@ -55,11 +55,11 @@ def stratum_names(operations: Operations) -> list[str]:
 
 def _labels(kinds: list[tuple[str, str, str]]) -> list[str]:
     """The label of each kind of call; a range, say, and a kernel of one name are told apart."""
-    taken: dict[str, tuple[str, str, str]] = {}
+    kind_by_label: dict[str, tuple[str, str, str]] = {}
     labels = []
     for kind, name, shapes in kinds:
         label = Operation("operator", name, shapes).label()
-        if taken.setdefault(label, (kind, name, shapes)) != (kind, name, shapes):
+        if kind_by_label.setdefault(label, (kind, name, shapes)) != (kind, name, shapes):
             label = f"{label} ({kind})"
         labels.append(label)
     return labels
@@ -93,16 +93,16 @@ def _bins(name: str, work: np.ndarray, time: np.ndarray, calls: np.ndarray) -> l
     time_bin = np.floor(np.log2(time) / _TIME_WIDTH).astype(np.int64)
     order = np.lexsort((time, time_bin, work_bin))
     names = [""] * len(order)
-    first, held = 0, 0
+    first, repeats = 0, 0
     edges: list[tuple[int, int]] = []
     for place, row in enumerate(order.tolist()):
         here = (work_bin[row], time_bin[row])
         before = (work_bin[order[place - 1]], time_bin[order[place - 1]]) if place else here
-        if here != before and held >= LEAST_REPEATS:
+        if here != before and repeats >= LEAST_REPEATS:
             edges.append((first, place))
-            first, held = place, 0
-        held += int(calls[row])
-    if held < LEAST_REPEATS and edges:
+            first, repeats = place, 0
+        repeats += int(calls[row])
+    if repeats < LEAST_REPEATS and edges:
         first, _ = edges.pop()
     edges.append((first, len(order)))
     for start, stop in edges:

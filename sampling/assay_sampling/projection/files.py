@@ -36,21 +36,21 @@ class ProjectionOptions(ProjectionParameters):
 
     def of_rule(self) -> ProjectionParameters:
         """The rule's parameters alone; only those that were given count as given."""
-        given = ProjectionParameters.model_fields.keys() & self.model_fields_set
-        return ProjectionParameters(**{name: getattr(self, name) for name in given})
+        names = ProjectionParameters.model_fields.keys() & self.model_fields_set
+        return ProjectionParameters(**{name: getattr(self, name) for name in names})
 
 
 Options = TypeVar("Options", bound=BaseModel)
 
 
-def parse_options(given: Mapping[str, Any], kind: type[Options]) -> Options:
+def parse_options(values: Mapping[str, Any], kind: type[Options]) -> Options:
     """Options of ``kind`` from texts or values; raises ParameterError for an unknown one or a wrong value."""
     remedy = f"it has {', '.join(kind.model_fields)}"
-    unknown = [name for name in given if name not in kind.model_fields]
+    unknown = [name for name in values if name not in kind.model_fields]
     if unknown:
         raise ParameterError("project", f"there is no parameter {unknown[0]!r}", remedy)
     try:
-        return kind.model_validate(dict(given))
+        return kind.model_validate(dict(values))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = ".".join(str(part) for part in first["loc"])

@@ -290,8 +290,8 @@ def _hours(cycles: float | None, cycles_per_second: float | None) -> float | Non
 
 
 def _weighted(percent: np.ndarray, weights: np.ndarray) -> float | None:
-    known = np.isfinite(percent) & np.isfinite(weights)
-    total, of_known = float(np.nansum(weights)), float(weights[known].sum())
+    finite = np.isfinite(percent) & np.isfinite(weights)
+    total, of_known = float(np.nansum(weights)), float(weights[finite].sum())
     if not of_known > 0 or of_known < (1 - _UNSAMPLED_SHARE) * total:
         return None
-    return float((percent[known] * weights[known]).sum() / of_known)
+    return float((percent[finite] * weights[finite]).sum() / of_known)

@@ -225,9 +225,9 @@ def stop_rule(size: LaunchSize, parameters: ProjectionParameters) -> StopRule:
     """
     name = rule_of(size, parameters)
     unknown = SETTLING if name == "waves" else {"tolerance_percent"}
-    given = sorted(unknown & parameters.model_fields_set)
-    if given and parameters.rule is not None:
-        raise ParameterError(given[0], f"the rule {name!r} does not know it", "leave it out")
+    names = sorted(unknown & parameters.model_fields_set)
+    if names and parameters.rule is not None:
+        raise ParameterError(names[0], f"the rule {name!r} does not know it", "leave it out")
     if name == "waves":
         return WavesRule(size, parameters)
     return _SETTLING_RULES[name](size, parameters)

@@ -48,8 +48,8 @@ def summary_of(launches: Sequence[LaunchProjection]) -> dict[str, Any]:
 
 
 def _total(values: Sequence[float | None]) -> float | None:
-    known = [float(value) for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
+    numbers = [float(value) for value in values if value is not None]
+    return sum(numbers) if len(numbers) == len(values) else None
 
 
 def _percent(part: float | None, whole: float | None) -> float | None:
@@ -62,5 +62,5 @@ def _mean(values: list[float]) -> float:
 
 def _over(reduce: Callable[[list[float]], float], errors: list[float | None], zeros: int = 0) -> float | None:
     """Mean or largest size of the errors that are known, together with so many errors of 0."""
-    known = [abs(error) for error in errors if error is not None] + [0.0] * zeros
-    return reduce(known) if known else None
+    sizes = [abs(error) for error in errors if error is not None] + [0.0] * zeros
+    return reduce(sizes) if sizes else None

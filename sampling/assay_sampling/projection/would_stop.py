@@ -80,8 +80,8 @@ def _of_rule(
     least = rule.least_threshold
     if least is None or not isfinite(least):
         return None
-    given: float = getattr(parameters, rule.threshold_name)
-    value = given if least < given else _above(least)
+    threshold: float = getattr(parameters, rule.threshold_name)
+    value = threshold if least < threshold else _above(least)
     again = stop_rule(size, _with_threshold(name, parameters, value))
     stop = _run(again, series)
     assert stop is not None

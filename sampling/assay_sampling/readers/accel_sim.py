@@ -133,7 +133,7 @@ class _Rows:
     _columns: dict[str, list[Any]] = field(default_factory=dict)
     _lines: list[int] = field(default_factory=list)
     _names: NameTracker = field(default_factory=NameTracker)
-    _seen: set[int] = field(default_factory=set)
+    _numbers: set[int] = field(default_factory=set)
     _notes: list[Note] = field(default_factory=list)
     _beside: _Doubtful = field(default_factory=_Doubtful)
     _below_latency: _Doubtful = field(default_factory=_Doubtful)
@@ -158,18 +158,18 @@ class _Rows:
 
     def _number(self, uid: int, header: LaunchHeader, line: int) -> int:
         if self.offset is not None:
-            number = self.offset + len(self._seen)
+            number = self.offset + len(self._numbers)
         else:
             number = (uid if header.traced_id is None else header.traced_id) - 1
         if number < 0:
             raise InputError(
                 self.path, "kernel ids begin at 1, and this one is 0", _NUMBER, line=line, field="kernel id"
             )
-        if number in self._seen:
+        if number in self._numbers:
             raise InputError(
                 self.path, f"it simulates the traced launch {number + 1} twice", _NUMBER, line=line
             )
-        self._seen.add(number)
+        self._numbers.add(number)
         return number
 
     def _shape(self, launch: SimulatedLaunch, header: LaunchHeader, uid: int) -> dict[str, Any]:
@@ -219,9 +219,9 @@ class _Rows:
 
     def take(self) -> tuple[dict[str, list[Any]], np.ndarray, dict[int, str]]:
         """The columns so far, the line of each launch, shape (n,), and new names; begins anew."""
-        taken = self._columns, np.array(self._lines, np.int64), self._names.take_new()
+        contents = self._columns, np.array(self._lines, np.int64), self._names.take_new()
         self._columns, self._lines = {}, []
-        return taken
+        return contents
 
     def notes(self) -> Iterator[Note]:
         """The notes on all launches that were added."""

@@ -119,7 +119,7 @@ class AssayParquetRecording(OpenRecording):
     def _read(self, max_launches: int) -> Iterator[LaunchBatch]:
         offset = self._options.launch_offset
         numbers, calls = LaunchNumbers(offset or 0), CallNumbers()
-        given = np.zeros(0, np.uint64)
+        ids = np.zeros(0, np.uint64)
         note_total_launches(self.path, self._file.metadata.num_rows)
         stream = self._file.iter_batches(batch_size=max_launches, use_threads=False)
         while True:
@@ -131,8 +131,8 @@ class AssayParquetRecording(OpenRecording):
                 check_batch(records)
                 if offset is not None:
                     records = self._renumbered(records, numbers, calls)
-                new = np.setdiff1d(referenced_ids(records), given)
-                given = np.union1d(given, new)
+                new = np.setdiff1d(referenced_ids(records), ids)
+                ids = np.union1d(ids, new)
                 names = {identifier: self._names[identifier] for identifier in new.tolist()}
             yield LaunchBatch(records, names)
 

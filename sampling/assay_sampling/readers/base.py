@@ -301,15 +301,15 @@ class CallNumbers:
         begins = np.append(True, np.diff(was) != 1)
         ends = np.append(begins[1:], True)
         stretches = np.stack([was[begins], was[ends], launch[begins]])
-        known = self._stretches.get(process)
-        goes_on = known is not None and np.array_equal(
-            [known[1, -1] + 1, known[2, -1] + known[1, -1] - known[0, -1] + 1], stretches[[0, 2], 0]
+        before = self._stretches.get(process)
+        goes_on = before is not None and np.array_equal(
+            [before[1, -1] + 1, before[2, -1] + before[1, -1] - before[0, -1] + 1], stretches[[0, 2], 0]
         )
-        if known is not None and goes_on:
-            known[1, -1] = stretches[1, 0]
+        if before is not None and goes_on:
+            before[1, -1] = stretches[1, 0]
             stretches = stretches[:, 1:]
-        if known is not None:
-            stretches = np.concatenate([known, stretches], axis=1)
+        if before is not None:
+            stretches = np.concatenate([before, stretches], axis=1)
             stretches = stretches[:, np.argsort(stretches[0], kind="stable")]
         self._stretches[process] = stretches
         return stretches

@@ -184,14 +184,14 @@ def _integers(path: Path, table: pa.Table, name: str) -> np.ndarray:
 def _rows_of(path: Path, launches: Launches, process: np.ndarray, launch: np.ndarray) -> np.ndarray:
     """The row in the profile of each (process, launch), shape (r,)."""
     ours = launches.column("process").astype(np.int64), launches.column("launch")
-    known = np.unique(ours[0])
-    at = np.minimum(np.searchsorted(known, process), max(len(known) - 1, 0))
+    processes = np.unique(ours[0])
+    at = np.minimum(np.searchsorted(processes, process), max(len(processes) - 1, 0))
     # Few processes with launches far below 2^40 each: both fit into one integer.
     span = int(max(ours[1].max(initial=0), launch.max(initial=0))) + 1
-    keys = np.searchsorted(known, ours[0]) * span + ours[1]
+    keys = np.searchsorted(processes, ours[0]) * span + ours[1]
     file_keys = at * span + launch
     row: np.ndarray = np.minimum(np.searchsorted(keys, file_keys), len(keys) - 1)
-    matches = (known[at] == process) & (keys[row] == file_keys)
+    matches = (processes[at] == process) & (keys[row] == file_keys)
     if not matches.all():
         first = int(np.argmin(matches))
         raise InputError(

@@ -25,9 +25,9 @@ def read_listed_launches(path: Path) -> Launches:
     """
     headers = [read_header(trace) for trace in read_kernels_list(path).traces]
     numbers = np.array([header.kernel_id - 1 for header in headers], np.int64)
-    seen, times = np.unique(numbers, return_counts=True)
+    distinct, times = np.unique(numbers, return_counts=True)
     if (times > 1).any():
-        twice = int(seen[times > 1][0]) + 1
+        twice = int(distinct[times > 1][0]) + 1
         raise InputError(path, f"it lists the kernel id {twice} twice", "list each launch once")
     names = Names()
     columns = {

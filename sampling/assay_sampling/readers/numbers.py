@@ -88,8 +88,8 @@ def _plain_integers(texts: pa.Array) -> np.ndarray | None:
     if not pc.all(pc.match_substring_regex(encoded.dictionary, r"^\d{1,18}$")).as_py():
         return None
     values: np.ndarray = pc.cast(encoded.dictionary, pa.int64()).to_numpy(zero_copy_only=False)
-    taken: np.ndarray = values[encoded.indices.to_numpy(zero_copy_only=False)]
-    return taken
+    column: np.ndarray = values[encoded.indices.to_numpy(zero_copy_only=False)]
+    return column
 
 
 _PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}

@@ -70,7 +70,7 @@ _REFUSED: tuple[tuple[bytes, str, str], ...] = (
     (b"\xfe\xff", "it is UTF-16 text", "convert it to UTF-8, or redirect it with a shell that keeps bytes"),
     (b"PK\x03\x04", "it is a zip archive", "unpack it and name the recording in it"),
 )
-_KNOWN = (
+_KINDS = (
     "Assay reads reports (.ncu-rep) and CSV pages (raw, details) of Nsight Compute, SQLite and Parquet "
     "exports of Nsight Systems, Kineto traces of the PyTorch profiler (JSON), the standard output of "
     "Accel-Sim, and its own Parquet files; single files also compressed by gzip or zstd. A table of "
@@ -93,9 +93,9 @@ def open_recording(path: str | Path, options: ReadOptions = DEFAULT_OPTIONS) -> 
     for magic, cause, remedy in _REFUSED:
         if head.startswith(magic):
             raise InputError(path, cause, remedy)
-    known = known_file(head)
-    if known is not None and known is not SIMULATOR_OUTPUT:
-        raise InputError(path, known.explained, _KNOWN)
+    kind = known_file(head)
+    if kind is not None and kind is not SIMULATOR_OUTPUT:
+        raise InputError(path, kind.explained, _KINDS)
     for reader in READERS:
         if reader.recognises(path, head):
             by_tool = isinstance(reader, NcuReportReader) and options.export and not can_read_reports()
@@ -109,7 +109,7 @@ def open_recording(path: str | Path, options: ReadOptions = DEFAULT_OPTIONS) -> 
             "it is a binary report of Nsight Systems, which only its tool reads",
             "export it: nsys export -t sqlite REPORT",
         )
-    raise InputError(path, "it is not a profile file of a known kind", _KNOWN)
+    raise InputError(path, "it is not a profile file of a known kind", _KINDS)
 
 
 def _exported(
@@ -130,9 +130,9 @@ def _exported(
 
 def what_is_this(path: Path) -> FileKind | None:
     """The kind of any file that a verb of Assay reads or writes; None if it is none, or cannot be read."""
-    known = known_file_at(path)
-    if known is not None:
-        return known
+    kind = known_file_at(path)
+    if kind is not None:
+        return kind
     try:
         if is_folder(path):
             return RECORDING if _FOLDERS.recognises(path, b"") else None

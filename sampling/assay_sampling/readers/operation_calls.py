@@ -188,9 +188,7 @@ def calls_of(launched: LaunchedFrom, ranges: CallRanges) -> Calls:
     keys = _call_keys(launched, row, len(ranges.thread))
     _, first, call = np.unique(keys, return_index=True, return_inverse=True)
     identity, texts = _identities(launched, ranges, row[first], first, call)
-    cut = (
-        np.zeros(len(row), bool) if ranges.cut is None else (row >= 0) & _taken(ranges.cut, row).astype(bool)
-    )
+    cut = np.zeros(len(row), bool) if ranges.cut is None else (row >= 0) & _take(ranges.cut, row).astype(bool)
     return Calls(launched.launch[first][call], identity[call], texts, crossed, deep, cut)
 
 
@@ -262,8 +260,8 @@ def _identities(
     in_range, graph = row >= 0, (row < 0) & (launched.graph_launch[first] >= 0)
     columns = [
         np.where(in_range, 0, np.where(graph, 1, 2)),
-        np.where(in_range, _taken(ranges.name, row), _base_names(launched)[first]),
-        np.where(in_range, _taken(ranges.shapes, row), -1),
+        np.where(in_range, _take(ranges.name, row), _base_names(launched)[first]),
+        np.where(in_range, _take(ranges.shapes, row), -1),
         np.where(graph, _graph_hashes(launched, call, len(first)), np.uint64(0)).view(np.int64),
         np.where(graph, np.bincount(call, minlength=len(first)), 0),
         thread,
@@ -290,14 +288,14 @@ def _thread_ordinals(launched: LaunchedFrom) -> np.ndarray:
     """The ordinal of each launch's thread in its process, by first launch, shape (n,); 0 if unknown."""
     pairs = np.stack([launched.process, launched.thread], axis=1)
     distinct, first, index = np.unique(pairs, axis=0, return_index=True, return_inverse=True)
-    known = distinct[:, 1] >= 0
+    has_thread = distinct[:, 1] >= 0
     order = np.lexsort((first, distinct[:, 0]))
     ordinal = np.zeros(len(distinct), np.int64)
-    process, counted = distinct[order, 0], known[order].astype(np.int64)
+    process, counted = distinct[order, 0], has_thread[order].astype(np.int64)
     running = np.cumsum(counted)
     before = np.concatenate([[0], running])[np.searchsorted(process, process, side="left")]
     ordinal[order] = np.maximum(running - before - 1, 0)
-    return np.where(known, ordinal, 0)[index.reshape(-1)]
+    return np.where(has_thread, ordinal, 0)[index.reshape(-1)]
 
 
 def _distinct_bases(kernels: Sequence[str]) -> list[str]:
@@ -323,5 +321,5 @@ def _graph_hashes(launched: LaunchedFrom, call: np.ndarray, calls: int) -> np.nd
     return total
 
 
-def _taken(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def _take(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return values[rows] if len(values) else np.full(len(rows), -1, np.int64)

@@ -76,7 +76,7 @@ class LibraryFact:
     of_tool: bool = False
 
     @property
-    def said(self) -> str:
+    def label(self) -> str:
         """The version for people: the package's where there is one, because it says more."""
         return self.package or self.version or self.identity or "unknown version"
 

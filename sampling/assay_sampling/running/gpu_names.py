@@ -68,13 +68,13 @@ def compute_capability_of(gpu: str) -> str:
     Raises ParameterError for an unknown name, with the names that the user may have meant.
     """
     name = device_key(gpu)
-    given = _CAPABILITY.fullmatch(name)
-    if given and f"{given[1]}.{given[2]}" in COMPUTE_CAPABILITIES:
-        return f"{given[1]}.{given[2]}"
+    match = _CAPABILITY.fullmatch(name)
+    if match and f"{match[1]}.{match[2]}" in COMPUTE_CAPABILITIES:
+        return f"{match[1]}.{match[2]}"
     for capability, family in _FAMILIES:
         if re.match(rf"(?:{family})(?!\d)", name):
             return capability
-    split = (re.split(r"[- ](?=\d+ ?G|SXM|PCI|FHHL|DGXS|NVL)", known)[0] for known in GPU_NAMES)
+    split = (re.split(r"[- ](?=\d+ ?G|SXM|PCI|FHHL|DGXS|NVL)", each)[0] for each in GPU_NAMES)
     families = list(dict.fromkeys(split))
     holding = [family for family in families if len(name) > 2 and name in family.casefold()][:_MOST]
     meant = holding or nearest(name, [*families, *GPU_NAMES], str.casefold) or ()
@@ -125,7 +125,7 @@ def stands_for(kind: str, name: str) -> bool:
     kind_key, key = device_key(kind), device_key(name)
     if kind_key == key:
         return True
-    is_name = kind_key in {device_key(known) for known in GPU_NAMES}
+    is_name = kind_key in {device_key(each) for each in GPU_NAMES}
     has_number = any(c.isdigit() for c in kind_key)
     return has_number and not is_name and re.match(rf"{re.escape(kind_key)}[ -]", key) is not None
 

@@ -77,11 +77,11 @@ class Evaluation:
     def _by_size(self, errors: np.ndarray) -> dict[str, dict[str, float | int | None]]:
         by_size: dict[str, dict[str, float | int | None]] = {}
         for column, size in enumerate(self.targets):
-            known = errors[:, column][~np.isnan(errors[:, column])]
+            finite = errors[:, column][~np.isnan(errors[:, column])]
             by_size[str(size)] = {
-                "mean_error_percent": float(known.mean()) if len(known) else None,
-                "max_error_percent": float(known.max()) if len(known) else None,
-                "workloads": len(known),
+                "mean_error_percent": float(finite.mean()) if len(finite) else None,
+                "max_error_percent": float(finite.max()) if len(finite) else None,
+                "workloads": len(finite),
             }
         return by_size
 
@@ -164,8 +164,8 @@ def _constants(
     if len(models) < LEAST_WORKLOADS:
         return np.full(len(models), DEVIATION_GROWTH), "constant that comes with Assay"
     errors = _candidate_errors(models, targets, true)
-    total, known = np.nansum(errors, axis=2), (~np.isnan(errors)).sum(axis=2)
-    others = (total.sum(1, keepdims=True) - total) / np.maximum(known.sum(1, keepdims=True) - known, 1)
+    total, counts = np.nansum(errors, axis=2), (~np.isnan(errors)).sum(axis=2)
+    others = (total.sum(1, keepdims=True) - total) / np.maximum(counts.sum(1, keepdims=True) - counts, 1)
     return _CANDIDATES[_first_least(others)], "leave-one-workload-out"
 
 

@@ -209,7 +209,7 @@ def stack_distances(
     if sectors_per_line < 1:
         raise ParameterError("sectors per line", f"{sectors_per_line} is not positive", "give 1 or 4")
     threshold = max(1, round(sampling_rate * (1 << _HASH_BITS)))
-    accesses, held = 0, 0
+    accesses, count = 0, 0
     samples: list[np.ndarray] = []
     for chunk in chunks:
         accesses += len(chunk)
@@ -218,11 +218,11 @@ def stack_distances(
             # By line, so that a line is in the sample with all its sectors.
             lines = pieces // np.uint64(sectors_per_line)
             pieces = pieces[_hash(lines, seed) < np.uint64(threshold)]
-        held += len(pieces)
-        if held * _BYTES_PER_ACCESS > memory_limit_bytes:
+        count += len(pieces)
+        if count * _BYTES_PER_ACCESS > memory_limit_bytes:
             raise RefusedError(
                 "miss-rate curve",
-                f"more than {held:,} accesses at {_BYTES_PER_ACCESS} bytes each exceed the memory limit of "
+                f"more than {count:,} accesses at {_BYTES_PER_ACCESS} bytes each exceed the memory limit of "
                 f"{memory_limit_bytes:,} bytes",
                 "sample lines with a lower sampling rate, or raise the limit",
             )

@@ -145,11 +145,11 @@ def interval_coverage(evaluation: Evaluation, level: float = DEFAULT_LEVEL) -> d
     """
     coverage: dict[str, dict[str, object]] = {}
     for rule, ratios in evaluation.log_ratio.items():
-        held = [_held_out(np.delete(ratios, row, axis=0), ratios[row], level) for row in range(len(ratios))]
+        folds = [_held_out(np.delete(ratios, row, axis=0), ratios[row], level) for row in range(len(ratios))]
         coverage[rule] = {}
         for column, size in enumerate(evaluation.targets):
-            known = [cells[column] for cells in held if cells[column] is not None]
-            cells = np.array(known, np.float64).reshape(-1, 3)
+            valid = [cells[column] for cells in folds if cells[column] is not None]
+            cells = np.array(valid, np.float64).reshape(-1, 3)
             coverage[rule][str(size)] = {
                 "coverage_percent": 100.0 * float(cells[:, 0].mean()) if len(cells) else None,
                 "half_width_percent": 100.0 * float(np.expm1(cells[:, 1]).mean()) if len(cells) else None,
@@ -249,8 +249,8 @@ def predict_workload(
     """
     models = scale_models_of(workload, sizes, weak_scaling=weak_scaling)
     calibration = calibration or published_calibration((models.small, models.large))
-    known = sorted({*workload.ipc, *workload.mpki})
-    target_sizes = list(targets) or [size for size in known if size > models.large]
+    all_sizes = sorted({*workload.ipc, *workload.mpki})
+    target_sizes = list(targets) or [size for size in all_sizes if size > models.large]
     target_sizes = target_sizes or [models.large << step for step in (1, 2, 3)]
     predictions = predict(rule, models, target_sizes, deviation_growth=calibration.deviation_growth)
     if all(prediction.ipc is None for prediction in predictions):

@@ -63,12 +63,12 @@ class Prediction:
 class Cliff:
     """Where the miss-rate curve falls: at doubling ``step`` (1, 2 ...) from L, or nowhere (None).
 
-    Doublings after ``known`` have no miss rates, so a cliff there is unknown. ``missing`` is the first size
-    without a miss rate.
+    Doublings after ``known_steps`` have no miss rates, so a cliff there is unknown. ``missing`` is the first
+    size without a miss rate.
     """
 
     step: int | None
-    known: int
+    known_steps: int
     missing: int | None = None
 
 
@@ -187,7 +187,7 @@ def _region(cliff: Cliff, steps: int) -> str:
 
 
 def _refusal(models: ScaleModels, cliff: Cliff, steps: int) -> Note | None:
-    if steps > cliff.known:
+    if steps > cliff.known_steps:
         return make_note("miss_rate_missing", size=cliff.missing or 0)
     if cliff.step is not None and steps >= cliff.step and models.f_mem is None:
         size = models.large << cliff.step

@@ -84,13 +84,13 @@ def _workloads(path: Path, text: str) -> list[Workload]:
     ipc: dict[str, dict[int, float]] = {}
     mpki: dict[str, dict[int, float]] = {}
     f_mem: dict[str, dict[int, float]] = {}
-    seen: set[tuple[str, int]] = set()
+    keys: set[tuple[str, int]] = set()
     for row in rows:
         cells = _Cells(path, rows.line_num, row)
         name, size, unit = cells.text("workload"), cells.size(), cells.text("size_unit", "sm")
-        if (name, size) in seen:
+        if (name, size) in keys:
             raise InputError(path, f"{name} has size {size} twice", _FORM, line=rows.line_num)
-        seen.add((name, size))
+        keys.add((name, size))
         of = workloads.setdefault(
             name,
             Workload(

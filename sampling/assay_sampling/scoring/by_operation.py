@@ -324,8 +324,8 @@ def _taken_over(calls: SelectedCalls, weights: np.ndarray, has_counterpart: np.n
     whole = np.bincount(calls.groups, stands_for, calls.group_count)
     left = np.bincount(calls.groups[has_counterpart], stands_for[has_counterpart], calls.group_count)
     factor = np.divide(whole, left, out=np.ones_like(whole), where=left > 0)
-    taken: np.ndarray = weights[has_counterpart] * factor[calls.groups[has_counterpart]]
-    return taken
+    scaled_weights: np.ndarray = weights[has_counterpart] * factor[calls.groups[has_counterpart]]
+    return scaled_weights
 
 
 def _unmatched(match: OperationMatch, calls: SelectedCalls, there: Operations) -> list[Note]:

@@ -141,8 +141,8 @@ def _differences(
 
 
 def _shown(shape: list[int]) -> str:
-    known = [size for size in shape if size > 0]
-    return str(known) if known else "unknown"
+    sizes = [size for size in shape if size > 0]
+    return str(sizes) if sizes else "unknown"
 
 
 def refuse_other_counts(subject: str, reference: Launches, other: Launches) -> None:

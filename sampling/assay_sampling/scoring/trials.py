@@ -29,16 +29,16 @@ _LAUNCHES_DRAWN_FROM = 2_000_000
 class Trials:
     """Tries as columns, each of shape (t,).
 
-    ``signed_error_percent`` of the projected total; ``simulated``, cost of the representatives; ``held``:
-    whether the interval held the truth, None where the design gives no interval. ``total`` is that of the
-    whole workload.
+    ``signed_error_percent`` of the projected total; ``simulated``, cost of the representatives;
+    ``in_interval``: whether the interval held the truth, None where the design gives no interval. ``total``
+    is that of the whole workload.
     """
 
     basis: TrialBasis
     total: float
     signed_error_percent: np.ndarray
     simulated: np.ndarray
-    held: np.ndarray | None = None
+    in_interval: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.signed_error_percent)
@@ -60,7 +60,7 @@ class Trials:
 
     @property
     def coverage_percent(self) -> float | None:
-        return None if self.held is None else 100.0 * float(self.held.mean())
+        return None if self.in_interval is None else 100.0 * float(self.in_interval.mean())
 
 
 def trials_for(launches: int) -> int:
@@ -83,19 +83,19 @@ def drawn_trials(
 def scored_draws(costs: np.ndarray, draws: Iterable[Draw]) -> Trials:
     """Score draws of launches whose ``costs``, shape (n,), are known."""
     total = blockwise.total(costs)
-    projected, simulated, held = [], [], []
+    projected, simulated, outcomes = [], [], []
     for rows, weights, interval in draws:
         of_rows = costs[rows]
         projected.append(float(weights @ of_rows))
         simulated.append(float(of_rows.sum()))
-        held.append(None if interval is None else interval[0] <= total <= interval[1])
-    known = [each for each in held if each is not None]
+        outcomes.append(None if interval is None else interval[0] <= total <= interval[1])
+    in_interval = [each for each in outcomes if each is not None]
     return Trials(
         basis="draws",
         total=total,
         signed_error_percent=100.0 * (np.array(projected) - total) / total,
         simulated=np.array(simulated),
-        held=np.array(known, bool) if known else None,
+        in_interval=np.array(in_interval, bool) if in_interval else None,
     )
 
 

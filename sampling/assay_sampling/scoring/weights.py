@@ -61,8 +61,8 @@ def light_time_of(launches: Launches) -> np.ndarray | None:
     run. None too where a launch lacks its duration or its active cycles.
     """
     if launches.metadata.simulated:
-        known = _SIMULATED_TIME in launches.table.schema.names
-        unknown = not known or launches.table[_SIMULATED_TIME].null_count
+        has_time = _SIMULATED_TIME in launches.table.schema.names
+        unknown = not has_time or launches.table[_SIMULATED_TIME].null_count
         return None if unknown else launches.floats(_SIMULATED_TIME)
     if launches.metadata.level != "light" or launches.table["duration_ns"].null_count:
         return None

@@ -350,8 +350,8 @@ def _factor_squares(cells: _Cells, key: np.ndarray, part: np.ndarray, share: np.
     group_of_pair[pairs] = cells.group
     of_keys = np.bincount(group_of_pair, np.square(by_pair), groups)[cells.group]
     squares = np.square(part) * of_keys - 2 * part * by_pair[pairs] * cells.time + np.square(cells.time)
-    kept: np.ndarray = np.maximum(squares, 0.0)
-    return kept
+    nonnegative: np.ndarray = np.maximum(squares, 0.0)
+    return nonnegative
 
 
 def _covered(walk: np.ndarray, size: np.ndarray, amount: np.ndarray) -> np.ndarray:

@@ -21,8 +21,8 @@ def sentence_of_verdict(verdict: Verdict, unit: Unit = "launch") -> str:
     ``unit`` is what was selected.
     """
     clauses = list(dict.fromkeys(clause_of(reason, unit) for reason in verdict.reasons))[:_SHOWN]
-    said = filter(None, (*clauses, stands_for(verdict.windows)))
-    return f"{_BEGINNINGS[verdict.level]}: {'; '.join(said)}."
+    parts = filter(None, (*clauses, stands_for(verdict.windows)))
+    return f"{_BEGINNINGS[verdict.level]}: {'; '.join(parts)}."
 
 
 def clause_of(reason: Reason, unit: Unit = "launch") -> str:

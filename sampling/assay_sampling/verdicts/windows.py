@@ -12,13 +12,13 @@ def windows_of(notes: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     """The windows that a recording's notes tell of, the wider first, in words that "only for" can precede;
     empty where the whole program was recorded."""
     by_code = {note.get("code"): note for note in notes}
-    return tuple(said(by_code[code]) for code, said in _WINDOWS.items() if code in by_code)
+    return tuple(phrase(by_code[code]) for code, phrase in _WINDOWS.items() if code in by_code)
 
 
 def stands_for(windows: Iterable[str]) -> str:
     """``it stands only for launches 1 to 812, the first 600 s of ...``; nothing for the whole program."""
-    said = ", and of these for ".join(windows)
-    return f"it stands only for {said}" if said else ""
+    text = ", and of these for ".join(windows)
+    return f"it stands only for {text}" if text else ""
 
 
 def _in_range(note: Mapping[str, Any]) -> str:

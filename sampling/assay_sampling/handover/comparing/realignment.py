@@ -18,7 +18,7 @@ import numpy as np
 
 from assay_sampling.errors import MisalignedError
 from assay_sampling.handover.comparing.shapes import KernelShape, SeenLaunch, differences_of
-from assay_sampling.handover.target import Given
+from assay_sampling.handover.target import Inputs
 from assay_sampling.launches.alignment import MatchKind
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.notes.registry import Note, make_note
@@ -86,7 +86,7 @@ class _Comparison:
 
     def __init__(self, folder: TraceFolder, match: MatchKind) -> None:
         @cache
-        def seen(number: int) -> SeenLaunch:
+        def launch_of(number: int) -> SeenLaunch:
             header = folder.header(number + 1)
             return SeenLaunch(header.kernel_name, header.grid, header.block, "")
 
@@ -94,10 +94,10 @@ class _Comparison:
         def same(one: SeenLaunch, shape: KernelShape) -> bool:
             return not any(differences_of(shape, one, match))
 
-        self.seen, self.same = seen, same
+        self.launch_of, self.same = launch_of, same
 
     def fits(self, number: int, shape: KernelShape) -> bool:
-        return self.same(self.seen(number), shape)
+        return self.same(self.launch_of(number), shape)
 
 
 def _missed(saved: SavedSelection, folder: TraceFolder) -> int:
@@ -123,7 +123,7 @@ def _selected(saved: SavedSelection, folder: TraceFolder, compared: _Comparison)
 
 
 def realigned(
-    saved: SavedSelection, given: Given, folder: TraceFolder
+    saved: SavedSelection, inputs: Inputs, folder: TraceFolder
 ) -> tuple[TraceFolder, tuple[Note, ...]]:
     """The traces by the ids of the launches that they are, with a note, where a tracer missed launches; else
     the folder as it is.
@@ -133,12 +133,12 @@ def realigned(
     """
     if not _missed(saved, folder):
         return folder, ()
-    compared = _Comparison(folder, given.match)
-    subject = f"{folder.kernels.path} and {given.selection}"
-    if given.recording is None:
+    compared = _Comparison(folder, inputs.match)
+    subject = f"{folder.kernels.path} and {inputs.selection}"
+    if inputs.recording is None:
         traces = _by_selected(subject, saved, folder, compared)
     else:
-        traces = _by_recording(subject, saved, given.recording, folder, compared)
+        traces = _by_recording(subject, saved, inputs.recording, folder, compared)
     if traces is None:
         return folder, ()
     shifts = [launch - traces[launch] for launch in saved.launch.tolist()]
@@ -148,7 +148,7 @@ def realigned(
         launches=len(shifts),
         least=min(shift for shift in shifts if shift) if any(shifts) else 0,
         most=max(shifts),
-        by_recording=given.recording is not None,
+        by_recording=inputs.recording is not None,
     )
     again = replace(
         folder,
@@ -194,11 +194,11 @@ def _by_recording(
     rows_of = {key: np.flatnonzero(key_of_row == key) for key in range(len(shapes))}
 
     @cache
-    def places_of(seen: SeenLaunch) -> np.ndarray:
-        fitting = [rows_of[key] for key, shape in enumerate(shapes) if compared.same(seen, shape)]
+    def places_of(one: SeenLaunch) -> np.ndarray:
+        fitting = [rows_of[key] for key, shape in enumerate(shapes) if compared.same(one, shape)]
         return np.sort(np.concatenate([np.empty(0, np.int64), *fitting]))
 
-    places = [places_of(compared.seen(number)) for number in range(len(folder.by_id))]
+    places = [places_of(compared.launch_of(number)) for number in range(len(folder.by_id))]
     ways = assignments(places)
     if ways is None:
         raise MisalignedError(

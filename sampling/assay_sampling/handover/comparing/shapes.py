@@ -49,7 +49,7 @@ class KernelShape:
 
 
 def refuse_other_launches(
-    subject: str, saved: SavedSelection, seen: Mapping[int, SeenLaunch], match: MatchKind
+    subject: str, saved: SavedSelection, others: Mapping[int, SeenLaunch], match: MatchKind
 ) -> tuple[Note, ...]:
     """Compare launches, by their 0-based number, with the selection's; notes on how they were compared.
 
@@ -58,15 +58,15 @@ def refuse_other_launches(
     """
     require_shapes(subject, saved, match)
     most = saved.document.profile.launches
-    beyond = sorted(number for number in seen if number >= most)
+    beyond = sorted(number for number in others if number >= most)
     differences = [
-        f"{seen[number].where} is launch {number + 1:,}, and the selection was made on {most:,} launches"
+        f"{others[number].where} is launch {number + 1:,}, and the selection was made on {most:,} launches"
         for number in beyond
     ]
     mangled = False
     for index, number in enumerate(saved.launch.tolist()):
-        if number in seen:
-            there = seen[number]
+        if number in others:
+            there = others[number]
             mangled |= is_mangled(there.kernel) != is_mangled(saved.kernel[index])
             difference = ", ".join(differences_of(KernelShape.of(saved, index), there, match))
             if difference:
@@ -75,7 +75,7 @@ def refuse_other_launches(
         raise MisalignedError(
             subject,
             f"they are of another workload than the selection: {_differ(len(differences))}",
-            _remedy(saved, seen, match),
+            _remedy(saved, others, match),
             tuple(differences[:DIFFERENCES_SHOWN]),
         )
     return (make_note("names_compared_without_arguments"),) if mangled else ()
@@ -119,13 +119,13 @@ def _same_shape(shape: tuple[int, int, int] | None, expected: tuple[int, ...]) -
     return expected[1:] == (1, 1) and shape[0] * shape[1] * shape[2] == expected[0]
 
 
-def _remedy(saved: SavedSelection, seen: Mapping[int, SeenLaunch], match: MatchKind) -> str:
+def _remedy(saved: SavedSelection, others: Mapping[int, SeenLaunch], match: MatchKind) -> str:
     other_grids = match == "exact" and all(
-        not any(differences_of(KernelShape.of(saved, i), seen[n], "name_block"))
+        not any(differences_of(KernelShape.of(saved, i), others[n], "name_block"))
         for i, n in enumerate(saved.launch.tolist())
-        if n in seen
+        if n in others
     )
-    if other_grids and max(seen) < saved.document.profile.launches:
+    if other_grids and max(others) < saved.document.profile.launches:
         return (
             "if the traces are of another GPU than the selection, libraries may choose other grids there: "
             "--match name_block leaves grids out"

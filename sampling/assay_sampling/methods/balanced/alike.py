@@ -65,7 +65,7 @@ class AlikeLaunches:
         with_chosen[drawn] = True
         most = int(self.count.max(initial=0)) + 1
         chosen = np.sort(drawn * most + place)
-        seen = np.zeros(len(self.time), np.int64)
+        before = np.zeros(len(self.time), np.int64)
         parts = []
         for block in blocks(len(self.of_launch), self.of_launch):
             of_rows = np.asarray(self.of_launch[block])
@@ -73,14 +73,14 @@ class AlikeLaunches:
             near = near[np.argsort(of_rows[near], kind="stable")]
             kind = of_rows[near]
             index, first, counts = np.unique(kind, return_index=True, return_counts=True)
-            number = np.arange(len(kind)) - np.repeat(first, counts) + seen[kind]
-            seen[index] += counts
-            taken = every[kind]
+            number = np.arange(len(kind)) - np.repeat(first, counts) + before[kind]
+            before[index] += counts
+            mask = every[kind]
             if len(chosen):
                 key = kind.astype(np.int64) * most + number
                 at = np.minimum(np.searchsorted(chosen, key), len(chosen) - 1)
-                taken |= chosen[at] == key
-            parts.append(np.sort(near[taken]) + block.start)
+                mask |= chosen[at] == key
+            parts.append(np.sort(near[mask]) + block.start)
         rows = np.concatenate([np.empty(0, np.int64), *parts])
         return rows, np.asarray(self.of_launch[rows]).astype(np.int64)
 

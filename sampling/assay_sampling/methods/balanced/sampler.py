@@ -159,10 +159,10 @@ def ratio_weights(
 
 def _with_budget(parameters: BalancedParameters) -> BalancedParameters:
     """The parameters with exactly one budget; raises ParameterError for several."""
-    given = [name for name in _BUDGETS if getattr(parameters, name) is not None]
-    if len(given) > 1:
-        raise ParameterError("balanced", f"{' and '.join(given)} each say how many launches", "give one")
-    if given:
+    budgets = [name for name in _BUDGETS if getattr(parameters, name) is not None]
+    if len(budgets) > 1:
+        raise ParameterError("balanced", f"{' and '.join(budgets)} each say how many launches", "give one")
+    if budgets:
         return parameters
     return parameters.model_copy(update={"target_error_percent": _DEFAULT_TARGET_PERCENT})
 

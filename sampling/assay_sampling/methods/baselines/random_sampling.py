@@ -95,21 +95,21 @@ class RandomSampler:
         population = Population.of(profile, parameters.estimator, self.name, light_time=light_time)
         size = sample_size(parameters.launches, len(population))
         dominating = DominatingLaunches.among(population.cost.values, size)
-        taken = dominating.rows[:0]
+        whole = dominating.rows[:0]
         extra: dict[str, Any] = {}
         if parameters.dominating == "whole" and len(dominating.rows):
-            taken, extra = dominating.rows, dominating.facts()
+            whole, extra = dominating.rows, dominating.facts()
             population = replace(population, labels=dominating.apart(population.labels)[0])
-        others = np.delete(np.arange(len(population)), taken)
+        others = np.delete(np.arange(len(population)), whole)
         # Of others without any cost one is still drawn: no group is without a launch.
-        left = min(max(size - len(taken), 1), len(others))
+        left = min(max(size - len(whole), 1), len(others))
 
         def draw(rng: np.random.Generator) -> np.ndarray:
             if light_time is not None:
                 chosen = draw_by_light_time(np.zeros(len(others), np.int64), left, light_time[others], rng)
             else:
                 chosen = rng.choice(len(others), left, replace=False, shuffle=False)
-            return np.sort(np.concatenate([taken, others[chosen]]))
+            return np.sort(np.concatenate([whole, others[chosen]]))
 
         rows = draw(np.random.default_rng(seed))
         warns = light_time is None and parameters.dominating == "drawn"

@@ -44,10 +44,10 @@ class ErrorsThere:
     def of(cls, scores: Sequence[TargetScore]) -> ErrorsThere:
         signed = np.array([each.signed_error_percent for each in scores])
         parts = [each.part_error_percent for each in scores if each.part_error_percent is not None]
-        known = len(parts) == len(scores)
+        complete = len(parts) == len(scores)
         return cls(
             error_percent=float(np.sqrt(np.square(signed).mean())),
-            part_error_percent=float(np.sqrt(np.square(parts).mean())) if known else None,
+            part_error_percent=float(np.sqrt(np.square(parts).mean())) if complete else None,
             mean_signed_error_percent=float(signed.mean()),
         )
 
@@ -176,12 +176,12 @@ def _with_budget(
 ) -> dict[str, Any]:
     """The parameters with the value of a budget that leaves nearly the speedup wanted."""
 
-    def fitted(which: Budget, given: Mapping[str, Any]) -> dict[str, Any]:
+    def fitted(which: Budget, options: Mapping[str, Any]) -> dict[str, Any]:
         name = which.parameter
         value = value_for_speedup(
-            which, speedup, launches, lambda value: speedup_of({**given, name: value})
+            which, speedup, launches, lambda value: speedup_of({**options, name: value})
         )  # fmt: skip
-        return {**given, name: value}
+        return {**options, name: value}
 
     with_budget = fitted(budget, parameters)
     per_group = LAUNCHES_PER_GROUP.parameter

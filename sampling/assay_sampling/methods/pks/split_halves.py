@@ -43,7 +43,7 @@ class Halving:
         total = float(self.cost.values.sum())
         signed: list[float] = []
         simulated: list[float] = []
-        held: list[bool] = []
+        in_interval: list[bool] = []
         for index in range((count + 1) // 2):
             rng = np.random.default_rng([seed, 1 + index])
             first = random_half(self.signatures, rng)
@@ -58,13 +58,13 @@ class Halving:
                     error, paid, holds = scored.drawn(k, seed=[seed, 1 + index])
                 signed.append(error)
                 simulated.append(paid)
-                held += [] if holds is None else [holds]
+                in_interval += [] if holds is None else [holds]
         return Trials(
             basis="split_halves",
             total=total,
             signed_error_percent=np.array(signed),
             simulated=np.array(simulated),
-            held=np.array(held, bool) if held else None,
+            in_interval=np.array(in_interval, bool) if in_interval else None,
         )
 
 

@@ -46,14 +46,14 @@ class UntimedLabels:
 
     def facts(self) -> dict[str, Any]:
         """The projection as numbers: in all, by what it rests on, and by group."""
-        known = np.nan_to_num(self.cost)
+        costs = np.nan_to_num(self.cost)
         launches = np.bincount(self.basis, minlength=len(Basis))
-        amounts = np.bincount(self.basis, known, len(Basis))
+        amounts = np.bincount(self.basis, costs, len(Basis))
         of_groups = np.bincount(self.labels, self.cost, self.labelling.groups)
         return {
             "quantity": self.quantity,
             "unit": self.unit,
-            "total_of_known_kernels": float(known.sum()),
+            "total_of_known_kernels": float(costs.sum()),
             "by_basis": {
                 basis.name.lower(): {
                     "launches": int(launches[basis]),
@@ -102,9 +102,9 @@ def label_untimed(
 
 
 def _grouping(parameters: PksParameters) -> Mapping[str, Any]:
-    given = parameters.of_grouping()
+    values = parameters.of_grouping()
     names = ("features", "k", "k_max", "target_error_percent", "representative", "cost")
-    return {name: given[name] for name in names}
+    return {name: values[name] for name in names}
 
 
 def _projected(listed: Launches, rows: np.ndarray, cost: Cost) -> tuple[np.ndarray, np.ndarray]:

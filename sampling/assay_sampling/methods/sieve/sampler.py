@@ -188,10 +188,10 @@ def _by_light_time(
 
 def _resolved(parameters: SieveParameters) -> SieveParameters:
     """The parameters with the defaults that depend on others."""
-    given = parameters.model_fields_set
-    if parameters.stratification != "kde" and "merge" in given and parameters.merge:
+    set_fields = parameters.model_fields_set
+    if parameters.stratification != "kde" and "merge" in set_fields and parameters.merge:
         raise ParameterError("sieve", "merge=true joins strata of kde only", "leave merge out")
-    rules = {"representative", "dominant_key"} & given
+    rules = {"representative", "dominant_key"} & set_fields
     if parameters.launches_per_group > 1 and rules:
         raise ParameterError(
             "sieve",

@@ -260,8 +260,8 @@ def _executed(sampled: SampledLaunch, warp_instructions: float) -> tuple[np.ndar
     if series is None or not of_threads:
         return None
     cycles = np.concatenate([[0.0], series.cycles.astype(np.float64)])
-    done = np.concatenate([[0.0], series.instructions.astype(np.float64)])
-    return cycles, done * (warp_instructions / of_threads)
+    progress = np.concatenate([[0.0], series.instructions.astype(np.float64)])
+    return cycles, progress * (warp_instructions / of_threads)
 
 
 def _summary(launches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -64,8 +64,8 @@ def sample_launch(
     _check(starts, ends, work, region_of_block)
     events = _Events.of(starts, ends, work, executed)
     replay = _Replay(RegionSampler(region_of_block, warm_up_difference))
-    for block, starting, cycle, done in events.rows():
-        replay.follow(block, starting, cycle, done)
+    for block, starting, cycle, progress in events.rows():
+        replay.follow(block, starting, cycle, progress)
     return replay.result(starts, ends, work)
 
 
@@ -107,12 +107,12 @@ class _Events:
         order = np.lexsort((block, starting, cycle))
         cycle = cycle[order]
         if executed is not None:
-            done = np.interp(cycle, *executed)
+            progress = np.interp(cycle, *executed)
         else:
             rate = work / (ends - starts)
             flow = np.cumsum(np.concatenate([rate, -rate])[order])
-            done = np.concatenate([[0.0], np.cumsum(flow[:-1] * np.diff(cycle))])
-        return cls(block[order], starting[order], cycle, done)
+            progress = np.concatenate([[0.0], np.cumsum(flow[:-1] * np.diff(cycle))])
+        return cls(block[order], starting[order], cycle, progress)
 
     def rows(self) -> zip[tuple[int, bool, float, float]]:
         columns = (self.block, self.starting, self.cycle, self.executed)

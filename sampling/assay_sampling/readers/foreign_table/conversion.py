@@ -325,8 +325,8 @@ class _Conversion:
         named = set(self.mapping.columns())
         for column in self.rows.cells:
             if column not in named:
-                known = counter_of_metric(column)
-                sources.setdefault(known.name if known else column, Source(column=column))
+                entry = counter_of_metric(column)
+                sources.setdefault(entry.name if entry else column, Source(column=column))
         counters = []
         for name, source in sources.items():
             counter = _counter_column(name, source)

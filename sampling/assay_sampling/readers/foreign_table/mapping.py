@@ -49,8 +49,8 @@ class Source(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _plain(cls, given: Any) -> Any:
-        return {"column": given} if isinstance(given, str) else given
+    def _plain(cls, value: Any) -> Any:
+        return {"column": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _one_of(self) -> Source:
@@ -96,8 +96,8 @@ class TableMapping(BaseModel):
 
     @field_validator("gpu", mode="before")
     @classmethod
-    def _named(cls, given: Any) -> Any:
-        return {"value": given} if isinstance(given, str) else given
+    def _named(cls, value: Any) -> Any:
+        return {"value": value} if isinstance(value, str) else value
 
     @property
     def has_counters(self) -> bool:
@@ -147,11 +147,11 @@ def factor_of(target: str, source: Source) -> float:
 
 def counter_unit(name: str, source: Source, unit_by_name: str) -> tuple[str, float]:
     """The base unit of a counter, and the factor to it."""
-    known = registry()[name].unit if name in registry() else None
+    own_unit = registry()[name].unit if name in registry() else None
     if source.unit is None:
-        return known or unit_by_name, 1.0
-    if known is not None:
-        return known, unit_factor(source.unit, known) or 1.0
+        return own_unit or unit_by_name, 1.0
+    if own_unit is not None:
+        return own_unit, unit_factor(source.unit, own_unit) or 1.0
     return base_of(source.unit) or ("1", 1.0)
 
 

@@ -235,8 +235,8 @@ def _within(path: Path, value: Any, keys: Sequence[str], around: dict[str, str])
         yield from _within(path, list(value.values()), keys, around)
         return
     if keys[0] not in value:
-        known = ", ".join(map(repr, list(value)[:10]))
-        raise InputError(path, f"there is no key {keys[0]!r} on the way to the records", f"there are {known}")
+        names = ", ".join(map(repr, list(value)[:10]))
+        raise InputError(path, f"there is no key {keys[0]!r} on the way to the records", f"there are {names}")
     rest = _flat({key: each for key, each in value.items() if key != keys[0]})
     yield from _within(path, value[keys[0]], keys[1:], around | rest)
 

@@ -94,16 +94,16 @@ class Rows:
 def rows_at_once(text: bytes, categories: Set[str], numbers: Numbers) -> Rows:
     """The rows of the events of ``categories`` in ``text``, objects with commas between them. Raises
     NotPlainError, having at most numbered what is new."""
-    wanted = wanted_events(text, categories)
+    candidates = wanted_events(text, categories)
     try:
-        events = _table(wanted, operators=not OPERATORS.isdisjoint(categories))
+        events = _table(candidates, operators=not OPERATORS.isdisjoint(categories))
         others = events.drop_columns([f"args.{name}" for name, _ in _KERNEL_ARGUMENTS])
         kernels = _of_categories(events, KERNELS & categories)
         calls, operators, annotations = (
             _of_categories(others, group & categories) for group in (CALLS, OPERATORS, ANNOTATIONS)
         )
         return Rows(
-            wanted.count + wanted.left_out,
+            candidates.count + candidates.left_out,
             _kernel_columns(kernels, numbers),
             _call_columns(calls, numbers),
             _operator_columns(operators, numbers) if len(operators) else [],
@@ -257,11 +257,11 @@ def _times(values: pa.ChunkedArray) -> np.ndarray:
 def _sizes(values: pa.ChunkedArray) -> np.ndarray:
     """Sizes in three directions, shape (n, 3), int64; -1 where they are unknown."""
     sizes = np.full((len(values), 3), -1, np.int64)
-    known = values.is_valid().to_numpy()
+    valid = values.is_valid().to_numpy()
     if (pc.list_value_length(values.drop_null()).to_numpy() != 3).any():
         raise NotPlainError
     numbers = _present(pc.list_flatten(values)).reshape(-1, 3)
     if ((numbers < 1) | (numbers > INT32)).any():
         raise NotPlainError
-    sizes[known] = numbers
+    sizes[valid] = numbers
     return sizes

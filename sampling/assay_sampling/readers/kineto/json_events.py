@@ -124,16 +124,16 @@ class JsonEvents:
         cut, following = places[-1]
         text = self._text[self._position : cut + 1].encode()
         events: list[Any] = []
-        taken = take_text(text)
-        if taken is None:
+        count = take_text(text)
+        if count is None:
             try:
                 events = from_json(b"[" + text + b"]", cache_strings="all")
             except ValueError:
                 return []
-            taken = len(events)
+            count = len(events)
         # A decoder that fails counts the lines before, so there should be none.
         self._text, self._position = self._text[following:], 0
-        self.count += taken
+        self.count += count
         return events
 
     def _elements_in_sight(self) -> Sequence[Any]:
@@ -155,7 +155,7 @@ class JsonEvents:
     def _value(self) -> Any:
         """The next value. A number counts as complete once the window shows what follows it."""
         self._next_character()
-        wanted = 1
+        characters = 1
         while True:
             try:
                 value, end = self._decode(self._text, self._position)
@@ -170,8 +170,8 @@ class JsonEvents:
             except (ValueError, RecursionError, ArithmeticError) as error:
                 raise self._damaged(str(error)) from error
             # The window doubles, so that a long value is not scanned over and over.
-            self._read(wanted)
-            wanted *= 2
+            self._read(characters)
+            characters *= 2
 
     def _expect(self, character: str) -> None:
         if self._next_character() != character:

@@ -113,8 +113,8 @@ class KinetoRecording(OpenRecording):
             "duration_ns": kernels["dur"][row],
             "kernel_id": names.intern_indices(texts, kernels["name"][row]),
             "nvtx_id": names.intern_indices(paths.texts, paths.index),
-            "operator_id": names.intern_indices(texts, _taken(operators["name"], operator)),
-            "input_shapes_id": names.intern_indices(shapes, _taken(operators["shapes"], operator)),
+            "operator_id": names.intern_indices(texts, _take(operators["name"], operator)),
+            "input_shapes_id": names.intern_indices(shapes, _take(operators["shapes"], operator)),
         }
         if join.calls is not None:
             columns |= join.calls.columns(part, names, self._offset)
@@ -131,7 +131,7 @@ class KinetoRecording(OpenRecording):
         return columns
 
 
-def _taken(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def _take(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """``values[rows]``, -1 where the row is negative."""
     if not len(values):
         return np.full(len(rows), -1, np.int64)
@@ -144,7 +144,7 @@ def _null_below_zero(values: np.ndarray) -> pa.Array:
 
 def _until(trace: KinetoTrace, operator: np.ndarray) -> np.ndarray:
     """Until when the ranges around each operator last at least: its end, but for what both may be rounded."""
-    start, end = (_taken(trace.operators[name], operator) for name in ("ts", "end"))
+    start, end = (_take(trace.operators[name], operator) for name in ("ts", "end"))
     until: np.ndarray = np.maximum(end - ROUNDING_NS, start + (end - start) // 2)
     return until
 
@@ -175,14 +175,14 @@ def _join(trace: KinetoTrace, *, operations: bool) -> _Join:
     correlation, start = kernels["correlation"], kernels["ts"]
     call_rows = _calls_of(trace)
     joined = call_rows >= 0
-    call = np.where(joined, _taken(trace.calls["ts"], call_rows), start)
-    thread = _taken(trace.calls["thread"], call_rows)
+    call = np.where(joined, _take(trace.calls["ts"], call_rows), start)
+    thread = _take(trace.calls["thread"], call_rows)
     process = _processes(trace, thread, call)
     order = np.lexsort((start, correlation, call, process))
     operator, notes = _operators(trace, thread, call) if operations else (np.full(len(thread), -1), [])
     node = kernels["node"][order]
     # Graph launches show by their nodes or by their call; without node IDs the order numbers the nodes.
-    by_graph = (node > 0) | (_taken(trace.calls["graph"], call_rows)[order] == 1)
+    by_graph = (node > 0) | (_take(trace.calls["graph"], call_rows)[order] == 1)
     node = np.where(node > 0, node, np.arange(1, len(node) + 1)) * by_graph
     graph_launch, graph_node = graph_ordinals(process[order], correlation[order], node)
     if trace.doubles:
@@ -198,8 +198,8 @@ def _join(trace: KinetoTrace, *, operations: bool) -> _Join:
         launched = LaunchedFrom(
             process=process[order],
             launch=launch,
-            thread=np.where(by_operator, _taken(trace.operators["thread"], operator), thread)[order],
-            at=np.where(by_operator, _taken(trace.operators["ts"], operator), call)[order],
+            thread=np.where(by_operator, _take(trace.operators["thread"], operator), thread)[order],
+            at=np.where(by_operator, _take(trace.operators["ts"], operator), call)[order],
             until=np.where(by_operator, _until(trace, operator), call)[order],
             graph_launch=graph_launch,
             kernel=trace.kernels["name"][order],
@@ -231,15 +231,15 @@ def _calls_of(trace: KinetoTrace) -> np.ndarray:
     correlation = trace.calls["correlation"]
     order = np.lexsort((trace.calls["ts"], correlation))
     first = order[np.flatnonzero(np.diff(correlation[order], prepend=-1))]
-    return _found(correlation[first], first, trace.kernels["correlation"])
+    return _find_rows(correlation[first], first, trace.kernels["correlation"])
 
 
-def _found(keys: np.ndarray, rows: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def _find_rows(keys: np.ndarray, rows: np.ndarray, queries: np.ndarray) -> np.ndarray:
     """The row of each wanted key among sorted distinct ``keys``, shape (n,), -1: not there."""
     if not len(keys):
-        return np.full(len(wanted), -1, np.int64)
-    position = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys[position] == wanted, rows[position], -1)
+        return np.full(len(queries), -1, np.int64)
+    position = np.minimum(np.searchsorted(keys, queries), len(keys) - 1)
+    return np.where(keys[position] == queries, rows[position], -1)
 
 
 def _processes(trace: KinetoTrace, thread: np.ndarray, call: np.ndarray) -> np.ndarray:
@@ -279,5 +279,5 @@ def _operators_by_identifier(trace: KinetoTrace) -> np.ndarray:
     external = trace.operators["external"]
     order = np.lexsort((trace.operators["ts"], external))
     last = np.flatnonzero(np.diff(external[order], append=-2))
-    wanted = np.where(trace.kernels["external"] > 0, trace.kernels["external"], -2)
-    return _found(external[order][last], order[last], wanted)
+    identifiers = np.where(trace.kernels["external"] > 0, trace.kernels["external"], -2)
+    return _find_rows(external[order][last], order[last], identifiers)

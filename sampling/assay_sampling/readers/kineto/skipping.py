@@ -88,13 +88,13 @@ def _of_other_category(
     for place, byte in enumerate(_KEY):
         keys = keys[characters[keys + place] == byte]
     event = np.searchsorted(begins, keys, "right") - 1
-    known = keys < brace[event]
+    valid = keys < brace[event]
     for place, byte in enumerate(_CATEGORY):
-        known &= characters[keys + place] == byte
+        valid &= characters[keys + place] == byte
     eight = np.lib.stride_tricks.sliding_window_view(characters, 8)[keys + len(_CATEGORY)]
     texts = eight.view("<u8").reshape(-1) & np.uint64(256**_COMPARED - 1)
     for category in categories:
-        known &= texts != np.uint64(int.from_bytes(category.encode()[:_COMPARED], "little"))
-    keys_of_event, of_other = (np.bincount(events, minlength=len(begins)) for events in (event, event[known]))
+        valid &= texts != np.uint64(int.from_bytes(category.encode()[:_COMPARED], "little"))
+    keys_of_event, of_other = (np.bincount(events, minlength=len(begins)) for events in (event, event[valid]))
     other: np.ndarray = (keys_of_event == of_other) & (keys_of_event <= 1)
     return other

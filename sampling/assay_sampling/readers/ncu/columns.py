@@ -340,9 +340,9 @@ class Converter:
         if encoded.indices.null_count:  # of damaged reports; a page has a text
             raise CellError(pc.index(encoded.indices.is_null(), True).as_py(), "Kernel Name", "it is missing")
         names = encoded.dictionary
-        known, known_ids = self._latest
-        places = values_of(pc.index_in(names, value_set=known, memory_pool=SYSTEM_POOL).fill_null(-1))
-        identifiers: np.ndarray = known_ids[places]
+        earlier, earlier_ids = self._latest
+        places = values_of(pc.index_in(names, value_set=earlier, memory_pool=SYSTEM_POOL).fill_null(-1))
+        identifiers: np.ndarray = earlier_ids[places]
         new = np.flatnonzero(places < 0)
         for index, name in zip(new.tolist(), names.take(new).to_pylist(), strict=True):
             if not name.strip() or "\n" in name or "\r" in name:
@@ -351,8 +351,8 @@ class Converter:
                 raise CellError(row, "Kernel Name", cause)
             identifiers[index] = self._names.intern(name)
         self._latest = names, identifiers
-        taken: np.ndarray = identifiers[values_of(encoded.indices)]
-        return taken
+        kernel_ids: np.ndarray = identifiers[values_of(encoded.indices)]
+        return kernel_ids
 
     def _shapes(self, table: pa.Table, columns: dict[str, pa.Array | np.ndarray]) -> None:
         for what in _SIZES:
@@ -375,8 +375,8 @@ class Converter:
             row = pc.index(encoded.indices, index).as_py()
             raise CellError(row, name, f"{texts[index]!r} is not three whole numbers such as (256, 1, 1)")
         distinct = np.array(sizes, np.int64).reshape(-1, 3)
-        taken: np.ndarray = np.take(distinct.T, values_of(encoded.indices), axis=1)
-        return taken
+        triples: np.ndarray = np.take(distinct.T, values_of(encoded.indices), axis=1)
+        return triples
 
     def _resources(self, table: pa.Table, columns: dict[str, pa.Array | np.ndarray]) -> None:
         layout = self._layout

@@ -148,8 +148,8 @@ class LaunchMaker:
                 row = pc.index(encoded.indices, index).as_py()
                 raise CellError(row, "Process ID", f"{text!r} is not a process ID")
             ordinals.append(self._processes.setdefault(text, len(self._processes)))
-        taken: np.ndarray = np.array(ordinals, np.int64)[encoded.indices.to_numpy(zero_copy_only=False)]
-        return taken
+        process: np.ndarray = np.array(ordinals, np.int64)[encoded.indices.to_numpy(zero_copy_only=False)]
+        return process
 
     def _check_ids(self, process: np.ndarray, report_id: np.ndarray, places: np.ndarray) -> None:
         """Within a process IDs must grow; otherwise two reports were joined, or rows were lost or copied."""
@@ -201,8 +201,8 @@ class LaunchMaker:
             if self._layout.has(name):
                 texts = encoded_cells(table, self._layout.at(name))
                 expected = self._attributes.setdefault(name, texts[0].as_py())
-                known = pc.index(texts.dictionary, expected).as_py()
-                same = pc.equal(texts.indices, known)
+                code = pc.index(texts.dictionary, expected).as_py()
+                same = pc.equal(texts.indices, code)
                 if not pc.all(same).as_py():
                     raise CellError(
                         pc.index(same, False).as_py(),

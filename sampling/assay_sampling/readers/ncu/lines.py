@@ -254,11 +254,11 @@ class _Lines:
 
     def _are_telling(self, characters: np.ndarray, separator: bytes) -> np.ndarray:
         telling = np.zeros(len(self), bool)
-        held = np.flatnonzero(characters == ord(","))
+        commas = np.flatnonzero(characters == ord(","))
         if len(separator) == 3:
-            held = held[(held > 0) & (held < len(characters) - 1)]
-            held = held[(characters[held - 1] == _QUOTE) & (characters[held + 1] == _QUOTE)]
-        telling[np.searchsorted(self._ends, held)] = True
+            commas = commas[(commas > 0) & (commas < len(characters) - 1)]
+            commas = commas[(characters[commas - 1] == _QUOTE) & (characters[commas + 1] == _QUOTE)]
+        telling[np.searchsorted(self._ends, commas)] = True
         padded = np.append(characters, np.zeros(2, np.uint8))
         first, second = padded[self._starts], padded[self._starts + 1]
         telling |= (first == _QUOTE) & (second - np.uint8(48) <= 9)
@@ -340,17 +340,17 @@ class RowScanner:
 
     def blame(self, rows: RowBlock) -> InputError:
         """The error for rows that do not parse: it names the first bad one."""
-        held, index, last = b"", 0, len(rows.lines) - 1
+        row, index, last = b"", 0, len(rows.lines) - 1
         for text in bytes(rows.data).splitlines(keepends=True):
-            held += text
-            if held.count(b'"') % 2:
+            row += text
+            if row.count(b'"') % 2:
                 continue
             try:
                 # Carriage returns within rows make more lines here than there are rows.
-                self.parse_row(held.rstrip(b"\r\n"), int(rows.lines[min(index, last)]))
+                self.parse_row(row.rstrip(b"\r\n"), int(rows.lines[min(index, last)]))
             except InputError as error:
                 return error
-            held, index = b"", index + 1
+            row, index = b"", index + 1
         return self._damaged(int(rows.lines[min(index, last)]))
 
     def _all_rows(self, block: LineBlock) -> bool:
@@ -367,7 +367,7 @@ class RowScanner:
         return bool((before == _QUOTE).all() and (after == _QUOTE).all())
 
     def _sorted_rows(self, block: LineBlock) -> RowBlock:
-        kept: list[bytes] = []
+        texts: list[bytes] = []
         places: list[int] = []
         lines, index = _Lines(block, self._separator), -1
         while (index := self._next(lines, index + 1)) < len(lines):
@@ -376,18 +376,18 @@ class RowScanner:
             last = lines.unfinished and index == len(lines) - 1
             if self._carried:
                 if (row := self._carry_on(raw)) is not None:
-                    kept.append(row)
+                    texts.append(row)
                     places.append(self._carried_line)
             elif self._row.match(text):
                 if text.count(b'"') % 2:
                     self._carried, self._carried_line = [raw], line
                     continue
                 self._check_end(text, line, last=last)
-                kept.append(text)
+                texts.append(text)
                 places.append(line)
             else:
                 self._text(text, line, last=last)
-        data = b"\n".join(kept) + b"\n" if kept else b""
+        data = b"\n".join(texts) + b"\n" if texts else b""
         return RowBlock(data, np.array(places, np.int64))
 
     def _next(self, lines: _Lines, index: int) -> int:

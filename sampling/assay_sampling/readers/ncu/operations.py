@@ -172,9 +172,9 @@ class OperationCalls:
                 if stack >= 0:
                     of_stack[stack] = self._thread(of_process, stacks.distinct[stack].thread)
             latest = np.maximum.accumulate(np.where(index >= 0, np.arange(len(index)), -1))
-            known = latest >= 0
+            has_stack = latest >= 0
             ordinals[rows] = self._latest_thread.get(of_process, 0)
-            ordinals[rows[known]] = of_stack[index[latest[known]]]
+            ordinals[rows[has_stack]] = of_stack[index[latest[has_stack]]]
             self._latest_thread[of_process] = int(ordinals[rows[-1]])
         return ordinals
 

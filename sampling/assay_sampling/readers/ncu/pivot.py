@@ -90,29 +90,29 @@ class Pivot:
             for index, name in enumerate(fields[: fields.index("Metric Name")])
             if name in USED_FIELDS or PUSH_POP in name
         }
-        self._held = MetricRows([], np.zeros(0, np.int64))
+        self._page = MetricRows([], np.zeros(0, np.int64))
         self._launches = 0
         self._of_all: set[str] | None = None
         self._of_last: tuple[int, set[str]] = (0, set())
 
     def add(self, more: MetricRows) -> None:
-        self._held = MetricRows(self._held.rows + more.rows, np.append(self._held.lines, more.lines))
+        self._page = MetricRows(self._page.rows + more.rows, np.append(self._page.lines, more.lines))
 
     def take(self, *, last: bool) -> Iterator[WideTable]:
         """The collected launches; the last one's rows may continue, so only the ``last`` call yields it."""
-        held = self._held
-        if not held.rows:
+        page = self._page
+        if not page.rows:
             return
         columns = {
-            name: pa.array([row[index] for row in held.rows], pa.string()).dictionary_encode()
+            name: pa.array([row[index] for row in page.rows], pa.string()).dictionary_encode()
             for name, index in self._identity.items()
         }
         starts = self._starts(columns)
-        end = len(held.rows) if last else int(starts[-1])
-        self._held = MetricRows(held.rows[end:], held.lines[end:])
+        end = len(page.rows) if last else int(starts[-1])
+        self._page = MetricRows(page.rows[end:], page.lines[end:])
         starts = starts[starts < end]
         if len(starts):
-            yield self._wide(columns, starts, end, held)
+            yield self._wide(columns, starts, end, page)
 
     def check_last(self) -> None:
         """Raises InputError where the last launch lacks what every other has: the file is cut there."""
@@ -136,7 +136,7 @@ class Pivot:
         return np.flatnonzero(new)
 
     def _wide(
-        self, columns: dict[str, pa.DictionaryArray], starts: np.ndarray, end: int, held: MetricRows
+        self, columns: dict[str, pa.DictionaryArray], starts: np.ndarray, end: int, page: MetricRows
     ) -> WideTable:
         launch = np.zeros(end, np.int64)
         launch[starts[1:]] = 1
@@ -148,22 +148,22 @@ class Pivot:
                 row = int(np.argmax(differs))
                 raise InputError(
                     self._path,
-                    f"it differs from the launch's first row, line {held.lines[starts[launch[row]]]}",
+                    f"it differs from the launch's first row, line {page.lines[starts[launch[row]]]}",
                     _EXPORT,
-                    line=int(held.lines[row]),
+                    line=int(page.lines[row]),
                     field=name,
                 )
         identity = {
             name: column.dictionary.take(column.indices.take(pa.array(starts)))
             for name, column in columns.items()
         }
-        wide = WideTable(identity, self._values(launch, len(starts), held, end), held.lines[starts])
+        wide = WideTable(identity, self._values(launch, len(starts), page, end), page.lines[starts])
         self._remember(wide)
         return wide
 
-    def _values(self, launch: np.ndarray, launches: int, held: MetricRows, end: int) -> dict[str, np.ndarray]:
+    def _values(self, launch: np.ndarray, launches: int, page: MetricRows, end: int) -> dict[str, np.ndarray]:
         at = [self._fields.index(f"Metric {what}") for what in ("Name", "Unit", "Value")]
-        names, units, texts = (pa.array([row[i] for row in held.rows[:end]], pa.string()) for i in at)
+        names, units, texts = (pa.array([row[i] for row in page.rows[:end]], pa.string()) for i in at)
         encoded = names.dictionary_encode()
         metric_of = [metric_of_label(text) for text in encoded.dictionary.to_pylist()]
         codes = encoded.indices.to_numpy()
@@ -171,7 +171,7 @@ class Pivot:
         for metric in dict.fromkeys(name for name in metric_of if name is not None):
             of_metric = np.array([name == metric for name in metric_of])
             rows = np.flatnonzero(of_metric[codes])
-            lines = held.lines[rows]
+            lines = page.lines[rows]
             numbers = self._numbers(metric, units.take(pa.array(rows)), texts.take(pa.array(rows)), lines)
             values[metric] = self._scatter(metric, launch[rows], numbers, launches, lines)
         return values

@@ -227,9 +227,9 @@ def no_header(path: Path, preamble: Preamble) -> InputError:
 
 def no_launches(path: Path, preamble: Preamble) -> NoLaunchesError:
     """The error for a file with a header and nothing after it."""
-    said = f"; the profiler says: ==ERROR== {preamble.error}" if preamble.error else ""
+    hint = f"; the profiler says: ==ERROR== {preamble.error}" if preamble.error else ""
     return NoLaunchesError(
         path,
-        f"it has a header but holds no launches{said}",
+        f"it has a header but holds no launches{hint}",
         'if the log says "No kernels were profiled", a filter matched none or a child process ran them',
     )

@@ -135,14 +135,14 @@ def _read_results(path: Path, plain: Path, out: Path, metrics: Sequence[str]) ->
     try:
         answer: dict[str, Any] = json.loads(out.with_suffix(".json").read_bytes())
     except (OSError, ValueError) as error:
-        said = ended.stderr.decode(errors="replace").strip().splitlines()[-1:]
-        if said and "No space left" in said[0]:
+        lines = ended.stderr.decode(errors="replace").strip().splitlines()[-1:]
+        if lines and "No space left" in lines[0]:
             raise StorageError(
                 str(path), f"{out.parent} has no room to read it", "free space, or point TMPDIR elsewhere"
             ) from error
         raise InputError(
             path,
-            f"the package ncu-report crashed (status {ended.returncode}{': ' + said[0] if said else ''})",
+            f"the package ncu-report crashed (status {ended.returncode}{': ' + lines[0] if lines else ''})",
             _NEWER,
         ) from error
     if "error" in answer:
@@ -189,8 +189,8 @@ class _Sheet:
         """Processes are assigned to results by position, so the order must be the container's."""
         if len(set(self._container.process_ids)) == 1:
             return
-        given = self._cells[worker.MANGLED].to_pylist()
-        for number, (ours, theirs) in enumerate(zip(self._container.mangled_names, given, strict=True)):
+        names = self._cells[worker.MANGLED].to_pylist()
+        for number, (ours, theirs) in enumerate(zip(self._container.mangled_names, names, strict=True)):
             if ours and theirs and ours != theirs:
                 raise InputError(
                     path,

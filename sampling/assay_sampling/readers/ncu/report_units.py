@@ -40,9 +40,9 @@ def resolve_units(metric_units: Mapping[str, Sequence[str]], not_numbers: Mappin
     """
     units: dict[str, str] = {}
     notes: list[Note] = []
-    for metric, given in metric_units.items():
+    for metric, own_units in metric_units.items():
         try:
-            units[metric] = _unit(metric, given, not_numbers)
+            units[metric] = _unit(metric, own_units, not_numbers)
         except ColumnError as error:
             if metric in SHAPE_METRICS:
                 raise
@@ -52,17 +52,17 @@ def resolve_units(metric_units: Mapping[str, Sequence[str]], not_numbers: Mappin
     return ReportUnits(units, tuple(notes))
 
 
-def _unit(metric: str, given: Sequence[str], not_numbers: Mapping[str, str]) -> str:
+def _unit(metric: str, units: Sequence[str], not_numbers: Mapping[str, str]) -> str:
     """The one unit of a metric, as a page would print it; raises ColumnError."""
     base = base_unit_of(metric)
     if base is None:
-        return given[0]
+        return units[0]
     if metric in not_numbers:
         raise ColumnError(metric, f"its value {not_numbers[metric]!r} is not a number", _EXPORT)
     counter = counter_of_metric(metric)
     plain = counter is not None and counter.plain_count
-    resolved = [base if plain and unit == "" else unit for unit in given]
+    resolved = [base if plain and unit == "" else unit for unit in units]
     factors = {factor_to_base(metric, unit, base) for unit in resolved}
     if len(factors) > 1:
-        raise ColumnError(metric, f"it comes in {given[0]!r} and in {given[1]!r}", _EXPORT)
+        raise ColumnError(metric, f"it comes in {units[0]!r} and in {units[1]!r}", _EXPORT)
     return resolved[0]

@@ -77,9 +77,9 @@ class _Sheet:
         if entry is None or not entry.has_value():
             return ""
         unit, value = entry.unit() or "", entry.value()
-        known = self.units.setdefault(metric, [])
-        if unit not in known:
-            known.append(unit)
+        units = self.units.setdefault(metric, [])
+        if unit not in units:
+            units.append(unit)
         if not isinstance(value, int | float) and base_unit_of(metric) is not None:
             self.not_numbers.setdefault(metric, str(value)[:_SHOWN_CHARACTERS])
         return _text(value)

@@ -121,8 +121,8 @@ def _last_with_kernel(owner: np.ndarray, thread: np.ndarray, joined: JoinedCalls
     of_stream = _greatest(joined.stream, joined.start)[joined.stream] if len(joined.stream) else joined.start
     threads, of_thread = np.unique(joined.thread, return_inverse=True)
     owners, of_owner = np.unique(joined.process, return_inverse=True)
-    by_thread = _found(threads, _greatest(of_thread, of_stream), thread)
-    by_owner = _found(owners, _greatest(of_owner, of_stream), owner)
+    by_thread = _lookup(threads, _greatest(of_thread, of_stream), thread)
+    by_owner = _lookup(owners, _greatest(of_owner, of_stream), owner)
     return np.where(by_thread > _NEVER, by_thread, by_owner)
 
 
@@ -133,9 +133,9 @@ def _greatest(group: np.ndarray, values: np.ndarray) -> np.ndarray:
     return greatest
 
 
-def _found(keys: np.ndarray, values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def _lookup(keys: np.ndarray, values: np.ndarray, queries: np.ndarray) -> np.ndarray:
     """The value of each wanted key among sorted distinct ones; ``_NEVER`` if the key is absent."""
     if not len(keys):
-        return np.full(len(wanted), _NEVER)
-    position = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys[position] == wanted, values[position], _NEVER)
+        return np.full(len(queries), _NEVER)
+    position = np.minimum(np.searchsorted(keys, queries), len(keys) - 1)
+    return np.where(keys[position] == queries, values[position], _NEVER)

@@ -198,9 +198,9 @@ def _processes(owner: np.ndarray, owners: int, call_start: np.ndarray) -> tuple[
 
 def _sorted_threads(threads: np.ndarray, thread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The global IDs of the threads that launch, sorted, and the index among them of each launch's."""
-    known = np.unique(thread)
-    known = known[known != _NO_THREAD]
-    by_id = known[np.argsort(threads[known])]
+    indices = np.unique(thread)
+    indices = indices[indices != _NO_THREAD]
+    by_id = indices[np.argsort(threads[indices])]
     place = np.full(len(threads) + 1, _NO_THREAD, np.int32)  # the last is of those without a thread
     place[by_id] = np.arange(len(by_id))
     return threads[by_id], place[thread]
@@ -237,9 +237,9 @@ def _joined(
     names = [_or_default(columns, name, -1) for name in ("deviceId", "contextId", "streamId")]
     streams = [np.delete(values, doubles) for values in integers(database, KERNEL, names, _IN_ORDER)]
     keys = np.stack([owner, *streams], axis=1)
-    known = thread != _NO_THREAD
-    _, stream = np.unique(keys[known], axis=0, return_inverse=True)
-    return JoinedCalls(owner[known], thread[known], start[known], stream.reshape(-1))
+    has_call = thread != _NO_THREAD
+    _, stream = np.unique(keys[has_call], axis=0, return_inverse=True)
+    return JoinedCalls(owner[has_call], thread[has_call], start[has_call], stream.reshape(-1))
 
 
 def _or_default(columns: tuple[str, ...], name: str, default: int) -> str:
@@ -301,8 +301,8 @@ def _calls(database: Database, keys: _Keys, marks: tuple[bytes, int], lost: Lost
     expressions = ["start", _END, "globalTid", "correlationId"]
     by_name = call_kind(database)
     broken = [f"+{name} <> +CAST({name} AS INTEGER)" for name in expressions]  # not a whole number
-    wanted = f"({' OR '.join([f'{by_name} > 0', _MARKED, *broken])})"
-    conditions = [wanted, *(f"{name} IS NOT NULL" for name in expressions)]  # last, as few rows are wanted
+    condition = f"({' OR '.join([f'{by_name} > 0', _MARKED, *broken])})"
+    conditions = [condition, *(f"{name} IS NOT NULL" for name in expressions)]  # last, as few rows are wanted
     where = f"WHERE {' AND '.join(conditions)}"
     by_process = "globalPid" in database.tables[KERNEL]
     for chunk in integer_chunks(database, RUNTIME, [*expressions, by_name], where, marks):
@@ -348,15 +348,15 @@ class _Keys:
         if not len(self):
             return np.full(len(owner), -1, np.int64)
         of_owner = np.minimum(np.searchsorted(self._owners, owner), len(self._owners) - 1)
-        known = (self._owners[of_owner] == owner) & (correlation != _NO_CORRELATION)
+        valid = (self._owners[of_owner] == owner) & (correlation != _NO_CORRELATION)
         if self._distinct is None:
-            known &= (correlation >= 0) & (correlation < 2**32)
+            valid &= (correlation >= 0) & (correlation < 2**32)
         rank = self._rank(correlation)
         if self._distinct is not None:
-            known &= self._distinct[rank] == correlation
+            valid &= self._distinct[rank] == correlation
         combined = self._combine(of_owner, rank)
         position = np.minimum(np.searchsorted(self._combined, combined), len(self) - 1)
-        return np.where(known & (self._combined[position] == combined), position, -1)
+        return np.where(valid & (self._combined[position] == combined), position, -1)
 
     def _rank(self, correlation: np.ndarray) -> np.ndarray:
         if self._distinct is None:

@@ -40,8 +40,8 @@ class TracedRanges:
 
     def closed(self) -> ThreadRanges:
         """The ranges that the recording ends."""
-        kept = ~self.open
-        columns = (self.thread[kept], self.starts[kept], self.ends[kept], self.label[kept])
+        complete = ~self.open
+        columns = (self.thread[complete], self.starts[complete], self.ends[complete], self.label[complete])
         return ThreadRanges(*columns, self.texts)
 
 
@@ -109,9 +109,9 @@ def _collected(
     times, label = [], []
     for part, names in _chunks(database, table, query, registered):
         of_part = np.array([labels.setdefault(name, len(labels)) for name in names], np.int32)
-        kept = np.isin(part[0], threads)
-        times.append(part[:, kept])
-        label.append(of_part[kept])
+        of_threads = np.isin(part[0], threads)
+        times.append(part[:, of_threads])
+        label.append(of_part[of_threads])
     if not times:
         return None
     thread, starts, ends, is_open = np.concatenate(times, axis=1)

@@ -289,8 +289,8 @@ class _Fetch:
 
     def _fetch(self, rows: np.ndarray) -> dict[str, pa.Array]:
         listed = pa.ListArray.from_arrays([0, len(rows)], pa.array(rows).cast(pa.string()))
-        wanted = f"[{pc.binary_join(listed, ',')[0]}]"
-        batches = list(self._database.integer_batches(KERNEL, self._query, (wanted,)))
+        row_list = f"[{pc.binary_join(listed, ',')[0]}]"
+        batches = list(self._database.integer_batches(KERNEL, self._query, (row_list,)))
         table = pa.Table.from_batches(batches).combine_chunks()
         row, *fetched = (column.chunk(0) for column in table.columns)
         # A cross join goes through the list in its order.

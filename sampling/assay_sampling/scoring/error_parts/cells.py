@@ -45,9 +45,9 @@ class Cells:
             pair: np.ndarray = first + places_in(kind, np.asarray(kinds[block]))
             return pair
 
-        known = _distinct(pairs, labels, kinds)
-        of_launch = in_place_of(labels, np.int64, lambda block: places_in(known, pairs(block)), labels, kinds)
-        return cls(known // codes, kind[known % codes], of_launch)
+        keys = _distinct(pairs, labels, kinds)
+        of_launch = in_place_of(labels, np.int64, lambda block: places_in(keys, pairs(block)), labels, kinds)
+        return cls(keys // codes, kind[keys % codes], of_launch)
 
     def __len__(self) -> int:
         return len(self.group)

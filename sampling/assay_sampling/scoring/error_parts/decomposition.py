@@ -122,8 +122,8 @@ def decompose(
     if labels is None or representative_groups is None:
         return all_together(whole)
     # A launch may belong to a group that no launch was given and that has no representative.
-    given = [labels] if facts.right is None else [labels, facts.right]
-    last = max(int(each[block].max()) for each in given for block in blocks(len(labels), labels))
+    columns = [labels] if facts.right is None else [labels, facts.right]
+    last = max(int(each[block].max()) for each in columns for block in blocks(len(labels), labels))
     groups = max(last, int(representative_groups.max(initial=-1))) + 1
     sums = _Groups.of(costs, labels, groups, facts)
     return sums.parts(whole, total, _Chosen(rows, weights, representative_groups))
@@ -171,9 +171,9 @@ class _Groups:
         # Where the launches of a group have no amount at all, each counts as one.
         counted = np.ones(groups, bool)
         if facts.amounts is not None:
-            known = sums_by(of_class, facts.amounts, size).reshape(groups, _CLASSES)
-            counted = known.sum(axis=1) <= 0
-            amount = np.where(counted[:, None], amount, known)
+            amounts = sums_by(of_class, facts.amounts, size).reshape(groups, _CLASSES)
+            counted = amounts.sum(axis=1) <= 0
+            amount = np.where(counted[:, None], amount, amounts)
         several = np.bincount(cells.group, minlength=groups) > 1
         judged = launches[:, [_SURE, _JUDGED, _OPEN]].sum(axis=1) > 0
         sums = cls(
@@ -274,8 +274,8 @@ def _classes(facts: GroupFacts, block: slice) -> np.ndarray | int:
     classes: np.ndarray | int = _SURE
     if facts.origins is not None:
         origins = facts.origins[block]
-        known = False if facts.right is None else facts.right[block] != UNKNOWN_GROUP
-        of_models = np.where(known, _JUDGED, _OPEN)
+        has_group = False if facts.right is None else facts.right[block] != UNKNOWN_GROUP
+        of_models = np.where(has_group, _JUDGED, _OPEN)
         classes = np.where(origins == ORIGINS.index("model"), of_models, _SURE)
         classes = np.where(origins == ORIGINS.index("unknown"), _NEVER_PROFILED, classes)
     if facts.unmatched is not None:

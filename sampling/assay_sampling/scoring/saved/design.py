@@ -65,11 +65,11 @@ def _whole_number(value: int | None, what: str) -> int:
 
 
 def _draws(values: Sequence[int | None]) -> np.ndarray | None:
-    known = [value for value in values if value is not None]
-    if not known:
+    draws = [value for value in values if value is not None]
+    if not draws:
         return None
-    if len(known) < len(values) or min(known) < 0:
+    if len(draws) < len(values) or min(draws) < 0:
         raise ValueError("the draws of a representative are missing or negative")
-    if max(known) > _MOST_DRAWS:
+    if max(draws) > _MOST_DRAWS:
         raise ValueError(f"a representative has more than {_MOST_DRAWS:,} draws")
-    return np.array(known, np.int64)
+    return np.array(draws, np.int64)

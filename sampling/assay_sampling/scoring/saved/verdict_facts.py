@@ -32,12 +32,12 @@ def verdict_of_score(
     the selection knows of it. ``unmatched_time_percent``: share of the time without a counterpart, by
     operation.
     """
-    known = facts_of_selection(document)
+    selection_facts = facts_of_selection(document)
     facts = replace(
-        known,
+        selection_facts,
         elsewhere=not at_home,
         # Where the truth is known nothing is left to expect.
-        expected=known.expected if at_home else None,
+        expected=selection_facts.expected if at_home else None,
         error_percent=evaluation.error_percent,
         group_error_percent=evaluation.group_error_percent,
         interval_half_percent=_half_percent(evaluation.interval, evaluation.total),

@@ -46,15 +46,15 @@ class ContenderElsewhere:
         """``there``: error of the total and error by kernel and grid on each target, at least one."""
         totals = [total for total, _ in there]
         parts = [part for _, part in there if part is not None]
-        known = len(parts) == len(there)
+        complete = len(parts) == len(there)
         return cls(
             method=method,
             weights=weights,
             speedup=speedup,
             worst_error_percent=max(totals),
-            worst_part_error_percent=max(parts) if known else None,
+            worst_part_error_percent=max(parts) if complete else None,
             mean_error_percent=math.fsum(totals) / len(totals),
-            mean_part_error_percent=math.fsum(parts) / len(parts) if known else None,
+            mean_part_error_percent=math.fsum(parts) / len(parts) if complete else None,
         )
 
     @property

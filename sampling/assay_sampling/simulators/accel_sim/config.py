@@ -88,8 +88,8 @@ class SimulatorConfig:
             f"{self.memory_channels} memory channels" if self.memory_channels else "",
             f"{self.core_clock_mhz:g} MHz" if self.core_clock_mhz else "",
         ]
-        known = ", ".join(fact for fact in facts if fact)
-        return f"simulated {chip}" + (f" ({known})" if known else "")
+        details = ", ".join(fact for fact in facts if fact)
+        return f"simulated {chip}" + (f" ({details})" if details else "")
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -128,7 +128,7 @@ def launch_work(path: Path) -> LaunchWork:
     hold each block of the grid once.
     """
     masks: Counter[bytes] = Counter()
-    seen: set[bytes] = set()
+    places: set[bytes] = set()
     warps: list[int] = []
     block_warps: list[int] = []
     with open_trace(path) as file:
@@ -150,14 +150,14 @@ def launch_work(path: Path) -> LaunchWork:
                 raise InputError(path, cause, _AGAIN, line=line)
             if any(int(at) >= size for at, size in zip(place.groups(), header.grid, strict=True)):
                 raise InputError(path, f"a thread block is outside the grid {header.grid}", _AGAIN, line=line)
-            seen.add(place[0])
+            places.add(place[0])
             masks.update(lanes)
             warps += of_warps
             block_warps.append(len(of_warps))
             line += text.count(b"\n")
-    if len(seen) != header.blocks:
+    if len(places) != header.blocks:
         raise InputError(
-            path, f"it holds {len(seen):,} of the {header.blocks:,} thread blocks of its grid", _AGAIN
+            path, f"it holds {len(places):,} of the {header.blocks:,} thread blocks of its grid", _AGAIN
         )
     threads = sum(int(mask, 16).bit_count() * times for mask, times in masks.items())
     return LaunchWork(threads, np.array(warps, np.int64), np.array(block_warps, np.int64))

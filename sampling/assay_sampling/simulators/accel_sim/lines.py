@@ -58,11 +58,11 @@ def matching_lines(
     number = 0
     rest = b"\n"  # then every line starts after a line end, so a search for bytes finds it
     for block in _until_cut(path, on_cut):
-        held = rest + block
-        end = held.rfind(b"\n")
-        yield from _in_block(held[:end], number, pattern, whole=True)
-        number += held.count(b"\n", 0, end)
-        rest = held[end:]
+        data = rest + block
+        end = data.rfind(b"\n")
+        yield from _in_block(data[:end], number, pattern, whole=True)
+        number += data.count(b"\n", 0, end)
+        rest = data[end:]
         if len(rest) > _LONGEST_LINE_BYTES:
             raise InputError(
                 path, "it holds a line of more than 64 MiB", "name a simulator's log", line=number

@@ -101,9 +101,9 @@ class SimulatorOutput:
         counters that go backwards (several simulations in one file). A file that is cut off gives the
         launches before the cut and a note; one that is cut off before anything of a log raises CutOffError.
         """
-        seen = False
+        has_lines = False
         for line in matching_lines(self.path, self._lines, self._note_cut):
-            seen = True
+            has_lines = True
             if not line.whole:
                 break  # it may end within a number
             name = line.name.strip(b" \t:=")
@@ -113,10 +113,10 @@ class SimulatorOutput:
                 self._banner(line, name)
             else:
                 yield from self._take(line, name)
-        if not seen and self.cut is not None:
+        if not has_lines and self.cut is not None:
             raise self.cut
-        if not seen:
-            raise InputError(self.path, "it is not a log of Accel-Sim or GPGPU-Sim", _KNOWN)
+        if not has_lines:
+            raise InputError(self.path, "it is not a log of Accel-Sim or GPGPU-Sim", _GIVE_OUTPUT)
         yield from self._close(last=True)
         self._note_ending()
 
@@ -255,7 +255,7 @@ class SimulatorOutput:
         """Give the launch whose statistics have ended, if any."""
         block, self._statistics = self._statistics, None
         self._table = None
-        if not self._differences.given and (block is not None or not self._headers):
+        if not self._differences.launch_count and (block is not None or not self._headers):
             self.config = SimulatorConfig.of_options(self._options)
         if block is None:
             return
@@ -269,7 +269,7 @@ class SimulatorOutput:
         if last and self.ending == "cut off" and block.seconds is None:
             self.notes.append(make_note("log_cut_in_statistics", line=block.line))
             return
-        uids = block.uids or (self._last_uid or self._differences.given + 1,)
+        uids = block.uids or (self._last_uid or self._differences.launch_count + 1,)
         if len(uids) > 1:
             self.notes.append(make_note("launches_at_once", launches=tuple(uids)))
         if last and not _SILENT_STOPS.isdisjoint(self.config.early_stops):
@@ -309,7 +309,7 @@ class SimulatorOutput:
 
 
 _AGAIN = "copy the log again from where it was written"
-_KNOWN = "give the standard output of the simulator, plain or compressed"
+_GIVE_OUTPUT = "give the standard output of the simulator, plain or compressed"
 
 
 def looks_like_output(head: bytes) -> bool:

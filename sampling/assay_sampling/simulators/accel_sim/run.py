@@ -56,24 +56,24 @@ class SimulatorRun:
                 yield SampledLaunch(launch, None, make_note("intervals_missing"))
             return
         log = self.intervals.series()
-        held = next(log, None)
+        samples = next(log, None)
         carried_ctas = 0
         for launch in self.output.launches():
-            if held is not None and _before(held, launch):
-                raise self._mismatch(held, launch, "the standard output does not know that launch")
-            if held is None or held.instructions_before not in (None, launch.instructions_before):
-                yield SampledLaunch(launch, None, self._missing(launch, held))
+            if samples is not None and _before(samples, launch):
+                raise self._mismatch(samples, launch, "the standard output does not know that launch")
+            if samples is None or samples.instructions_before not in (None, launch.instructions_before):
+                yield SampledLaunch(launch, None, self._missing(launch, samples))
                 carried_ctas += launch.issued_ctas or 0
                 continue
-            series, following = held.with_tail(carried_ctas), next(log, None)
+            series, following = samples.with_tail(carried_ctas), next(log, None)
             self._check_length(series, launch, following is None)
             carried_ctas = max((launch.issued_ctas or 0) - int(series.ctas.sum()), 0)
-            held = following
+            samples = following
             yield SampledLaunch(launch, series)
-        if held is not None and not self.output.unfinished():
-            raise self._mismatch(held, None, "the standard output does not know that launch")
-        if held is not None:
-            yield from self._stopped(held.with_tail(carried_ctas))
+        if samples is not None and not self.output.unfinished():
+            raise self._mismatch(samples, None, "the standard output does not know that launch")
+        if samples is not None:
+            yield from self._stopped(samples.with_tail(carried_ctas))
 
     def _stopped(self, series: IntervalSeries) -> Iterator[SampledLaunch]:
         """The launch within which the run was ended: it has samples, and no statistics."""
@@ -84,11 +84,11 @@ class SimulatorRun:
             raise self._mismatch(series, None, "another number of instructions was executed before")
         yield SampledLaunch(launch, series)
 
-    def _missing(self, launch: SimulatedLaunch, held: IntervalSeries | None) -> Note:
+    def _missing(self, launch: SimulatedLaunch, samples: IntervalSeries | None) -> Note:
         interval = self.intervals.interval_cycles if self.intervals else None
         if interval is not None and launch.cycles > interval:
-            if held is not None:
-                raise self._mismatch(held, launch, "that launch has no samples")
+            if samples is not None:
+                raise self._mismatch(samples, launch, "that launch has no samples")
             return make_note("intervals_end_before")
         return make_note("shorter_than_interval", interval_cycles=interval or 0)
 

@@ -107,7 +107,7 @@ class Differences:
         # By stream, None for totals over all of them.
         self._totals: dict[bytes | None, dict[str, int]] = {}
         self._instructions_before = 0
-        self.given = 0
+        self.launch_count = 0
 
     def launch(
         self,
@@ -163,7 +163,7 @@ class Differences:
         self._before = block
         for stream in {None, block.stream}:
             self._totals.setdefault(stream, {}).update(block.totals)
-        self.given += 1
+        self.launch_count += 1
         return launch
 
     def stopped(

@@ -130,7 +130,7 @@ def read_blocks(path: Path, *, memory: bool = True) -> Generator[ThreadBlock, No
     line, for a line that is not an instruction, for a warp with fewer instructions than it says, and for a
     file that ends before its last block or does not hold each block of the grid once.
     """
-    seen: set[int] = set()
+    indices: set[int] = set()
     with open_trace(path) as file:
         head = file.read(HEADER_BYTES)
         header, start = parse_header(path, head)
@@ -138,14 +138,14 @@ def read_blocks(path: Path, *, memory: bool = True) -> Generator[ThreadBlock, No
         line = head.count(b"\n", 0, start) + 1
         for text in block_texts(path, file, head[start:]):
             block = parser.parse(text, line)
-            if block.index in seen:
+            if block.index in indices:
                 raise InputError(path, f"thread block {block.position} appears twice", _AGAIN, line=line)
-            seen.add(block.index)
+            indices.add(block.index)
             line += text.count(b"\n")
             yield block
-    if len(seen) != header.blocks:
+    if len(indices) != header.blocks:
         raise InputError(
-            path, f"it holds {len(seen):,} of the {header.blocks:,} thread blocks of its grid", _AGAIN
+            path, f"it holds {len(indices):,} of the {header.blocks:,} thread blocks of its grid", _AGAIN
         )
 
 
@@ -238,9 +238,9 @@ class _BlockParser:
 
     def _blame(self, text: bytes, first_line: int, warp: int, instructions: int) -> NoReturn:
         """Name the first line that is not an instruction; if all are, the warp's number of them is wrong."""
-        known = re.compile(rb"#|warp *=|insts *= *\d+ *$|thread block *=|\s*$")
+        pattern = re.compile(rb"#|warp *=|insts *= *\d+ *$|thread block *=|\s*$")
         for number, line in enumerate(text.splitlines(), first_line):
-            if not known.match(line) and not self._line.match(line):
+            if not pattern.match(line) and not self._line.match(line):
                 shown = line[:60].decode("ascii", "backslashreplace")
                 raise InputError(self.path, f"{shown!r} is not an instruction", _AGAIN, line=number)
         raise InputError(

@@ -114,20 +114,20 @@ class _Unpacked:
 
     def read(self, size: int) -> bytes:
         while True:
-            held = b""
+            data = b""
             if self._unpacker is not None and self._unpacker.eof:
                 # Streams may be padded by zeros to four bytes.
-                held, self._unpacker = self._unpacker.unused_data.lstrip(b"\0"), None
+                data, self._unpacker = self._unpacker.unused_data.lstrip(b"\0"), None
             if self._unpacker is None:
-                held = held or self._packed.read(_CHUNK_BYTES).lstrip(b"\0")
-                if not held:
+                data = data or self._packed.read(_CHUNK_BYTES).lstrip(b"\0")
+                if not data:
                     return b""
                 self._unpacker = lzma.LZMADecompressor(memlimit=_XZ_MEMORY_BYTES)
             elif self._unpacker.needs_input:
-                held = self._packed.read(_CHUNK_BYTES)
-                if not held:
+                data = self._packed.read(_CHUNK_BYTES)
+                if not data:
                     raise EOFError
-            if part := self._unpacker.decompress(held, size):
+            if part := self._unpacker.decompress(data, size):
                 return part
 
 
@@ -203,26 +203,26 @@ class _Numbers:
         return int(match[1]), int(match[2]), int(match[3])
 
 
-def block_texts(path: Path, file: TraceText, held: bytes) -> Iterator[bytes]:
+def block_texts(path: Path, file: TraceText, data: bytes) -> Iterator[bytes]:
     """The text of each thread block, up to and with its ``#END_TB``; together they are the whole file."""
     end = b"#END_TB"
     searched, ended = 0, False
     while True:
-        place = held.find(end, max(0, searched - len(end)))
+        place = data.find(end, max(0, searched - len(end)))
         if place >= 0:
-            yield held[: place + len(end)]
-            held, searched = held[place + len(end) :], 0
+            yield data[: place + len(end)]
+            data, searched = data[place + len(end) :], 0
         elif ended:
             break
         else:
-            searched = len(held)
+            searched = len(data)
             if searched > _BLOCK_BYTES:
                 raise InputError(path, f"a thread block is longer than {_BLOCK_BYTES:,} bytes", _AGAIN)
             # Doubling what is held keeps the copies of a long block few.
             part = file.read(max(_CHUNK_BYTES, searched))
             ended = not part
-            held += part
-    if held.strip():
+            data += part
+    if data.strip():
         raise InputError(path, "it ends within a thread block", _AGAIN)
 
 

@@ -107,20 +107,20 @@ class IntervalLog:
         Raises InputError for a file that is not an interval log and for texts in place of numbers,
         CutOffError for a compressed file that is cut off before its first sample.
         """
-        held: list[_Block] = []
+        blocks: list[_Block] = []
         first = True
         for block in self._samples():
-            if held and _restarts(held[-1], block):
-                yield self._gather(held, first)
-                held, first = [], False
-            held.append(block)
-        if not held and self._cut is not None:
+            if blocks and _restarts(blocks[-1], block):
+                yield self._gather(blocks, first)
+                blocks, first = [], False
+            blocks.append(block)
+        if not blocks and self._cut is not None:
             raise self._cut
-        if not held:
+        if not blocks:
             raise InputError(
-                self.path, "it is not an interval log of Accel-Sim or GPGPU-Sim, or has no sample", _KNOWN
+                self.path, "it is not an interval log of Accel-Sim or GPGPU-Sim, or has no sample", _GIVE_LOG
             )
-        yield self._gather(held, first)
+        yield self._gather(blocks, first)
 
     def _note_cut(self, error: CutOffError) -> None:
         self._cut = error
@@ -202,7 +202,7 @@ class IntervalLog:
         )
 
 
-_KNOWN = "give the log that -visualizer_enabled 1 writes (gpgpusim_visualizer__*.log.gz)"
+_GIVE_LOG = "give the log that -visualizer_enabled 1 writes (gpgpusim_visualizer__*.log.gz)"
 
 
 def _restarts(before: _Block, block: _Block) -> bool:

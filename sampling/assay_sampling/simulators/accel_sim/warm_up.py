@@ -81,9 +81,9 @@ def warm_up_order(launches: int, selected: Sequence[int], preceding: int) -> lis
     order: list[tuple[int, bool]] = []
     for launch in sorted(set(selected)):
         before = max(0, launch - preceding)
-        done = order[-1][0] + 1 if order else 0
+        next_launch = order[-1][0] + 1 if order else 0
         # Launches that this run simulated since then are in the caches already.
-        order += [(earlier, True) for earlier in range(max(before, done), launch)]
+        order += [(earlier, True) for earlier in range(max(before, next_launch), launch)]
         order.append((launch, False))
     return order
 

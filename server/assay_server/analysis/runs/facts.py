@@ -52,5 +52,5 @@ def _by_name(libraries: Iterable[LibraryFact]) -> dict[str, dict[str, str]]:
     builds: dict[str, dict[str, str]] = {}
     for library in libraries:
         if not library.of_tool:
-            builds.setdefault(library.name, {}).setdefault(library.build, library.said)
+            builds.setdefault(library.name, {}).setdefault(library.build, library.label)
     return builds
