@@ -14,14 +14,14 @@ from assay_sampling.visible import visible
 
 _MOST_ROWS = 20
 _WIDEST = 100
-_LEFT = "style='text-align:left'"
+_ALIGN_LEFT = "style='text-align:left'"
 
 
 def page(title: str, facts: Iterable[tuple[str, object]], *tables: str, lead: str = "") -> str:
     """A title, facts that have a value as a table of two columns, and further tables (HTML already).
     ``lead``: the sentence that it begins with, in full."""
     rows = "".join(
-        f"<tr><th {_LEFT}>{safe(name)}</th><td {_LEFT}>{safe(value)}</td></tr>"
+        f"<tr><th {_ALIGN_LEFT}>{safe(name)}</th><td {_ALIGN_LEFT}>{safe(value)}</td></tr>"
         for name, value in facts
         if value not in (None, "")
     )

@@ -40,9 +40,9 @@ def never_go_on(status: Mapping[str, Any]) -> tuple[int, str]:
     if all(rest["failures"] >= _RESTS_WAITED_FOR for rest in status["resting"]):
         ended.add(QueueKind.RESTING)  # else a lock or counters that another program held for a moment
     rows = status["waiting"]
-    left = status["runs_total"] - sum(status[f"runs_{state}"] for state in ("done", "failed", "cancelled"))
+    runs = status["runs_total"] - sum(status[f"runs_{state}"] for state in ("done", "failed", "cancelled"))
     causes = [row["reason"] for row in rows if row["kind"] in ended]
-    all_wait = sum(row["runs"] for row in rows) == left
+    all_wait = sum(row["runs"] for row in rows) == runs
     if not causes or not all_wait or any(row["kind"] not in ended | _FOLLOWS for row in rows):
         return 0, ""
-    return left, causes[0]
+    return runs, causes[0]

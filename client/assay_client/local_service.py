@@ -108,12 +108,12 @@ class LocalService:
         """
         for status in statuses:
             yield status
-            left, reason = never_go_on(status)
-            if left:
+            runs, reason = never_go_on(status)
+            if runs:
                 client.cancel(status["campaign_id"])
                 raise NotReadyError(
                     f"campaign {status['campaign_id']}",
-                    f"{left:,} of {status['runs_total']:,} runs cannot continue here: {reason}",
+                    f"{runs:,} of {status['runs_total']:,} runs cannot continue here: {reason}",
                     f"the agent's state folder is {self._state / 'agent'} (assay-agent quarantine --state)",
                 )
 

@@ -93,8 +93,8 @@ def end_daemon(base: Path, program: str) -> None:
         if not _end(folders.pipe, number, seconds):
             break
     else:
-        left = [process.pid for process in _living(folders.pipe)]
-        raise OSError(f"processes {left} of the MPS daemon do not end")
+        pids = [process.pid for process in _living(folders.pipe)]
+        raise OSError(f"processes {pids} of the MPS daemon do not end")
     shutil.rmtree(folders.root, ignore_errors=True)
 
 

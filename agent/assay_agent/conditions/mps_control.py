@@ -242,10 +242,10 @@ class MpsDaemon:
         if not self._thread.ident:
             return "it was never started"
         try:
-            left = self.control.terminate_clients()
+            pids = self.control.terminate_clients()
         except MpsError:
-            left = []
-        clients = f"; clients that hung were terminated: {', '.join(map(str, left))}" if left else ""
+            pids = []
+        clients = f"; clients that hung were terminated: {', '.join(map(str, pids))}" if pids else ""
         for command in ("quit", f"quit -t {_FORCE_SECONDS}"):
             if self._quit(command):
                 return f"{command}{clients}"

@@ -61,7 +61,7 @@ def _remove_folder(name: str, above: int) -> None:
             levels.pop()
             if not levels:
                 break
-            here = _moved(here, _left(here, levels[-1]))
+            here = _moved(here, _folder_above(here, levels[-1]))
             os.rmdir(level.name, dir_fd=here)
     finally:
         os.close(here)
@@ -93,7 +93,7 @@ def _entered(name: str, above: int) -> int:
         os.close(place)
 
 
-def _left(here: int, level: _Level) -> int:
+def _folder_above(here: int, level: _Level) -> int:
     """The folder above, which must be the one that we came from."""
     above = os.open("..", _FOLDER, dir_fd=here)
     if _identity(above) != level.identity:

@@ -42,8 +42,8 @@ class ChosenGpus:
         """The inventory; GPUs that nobody chose are left out of the agent's runs."""
         devices = inventory.devices
         judged = zip(devices, self.reasons(devices), strict=True)
-        left = [dataclasses.replace(each, left_out=each.left_out or why) for each, why in judged]
-        return dataclasses.replace(inventory, devices=tuple(left))
+        with_reasons = [dataclasses.replace(each, left_out=each.left_out or why) for each, why in judged]
+        return dataclasses.replace(inventory, devices=tuple(with_reasons))
 
     def require_one(self, offered: Sequence[Numbered]) -> None:
         """Raise NotReadyError if none of the GPUs that were chosen is offered."""

@@ -149,8 +149,8 @@ class SlurmJob:
             end = datetime.fromisoformat(fields.get("EndTime", "")).timestamp()
         except ValueError:  # no limit
             return WhyStopped.REQUEST
-        left = end - (time.time() if now is None else now)
-        return WhyStopped.LIMIT if left <= limit_seconds else WhyStopped.REQUEST
+        remaining_seconds = end - (time.time() if now is None else now)
+        return WhyStopped.LIMIT if remaining_seconds <= limit_seconds else WhyStopped.REQUEST
 
     def requeue(self, ask: Callable[..., str] | None = None) -> None:
         """Have Slurm run it again; this process ends by it. Raises NotReadyError if Slurm refuses.

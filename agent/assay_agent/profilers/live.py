@@ -85,7 +85,7 @@ class LiveMeasurement(AttemptNotes, abc.ABC):
         self._watch: GpuWatch | None = None
         self._others: OtherGpus | None = None
         self._wall_seconds = 0.0
-        self._left = 0
+        self._strays = 0
         self._libraries: LoadedLibraries | None = None
         self._tool_facts: dict[str, ToolFact] = {}
         self._program: StartedProgram | None = None
@@ -231,10 +231,10 @@ class LiveMeasurement(AttemptNotes, abc.ABC):
     @property
     def told_of_background(self) -> str:
         """What to add to the failure of a command that launched nothing and left processes behind, or ""."""
-        if not self._left:
+        if not self._strays:
             return ""
         return (
-            f"; it ended and left {self._left} processes in the background, which were ended with it: a "
+            f"; it ended and left {self._strays} processes in the background, which were ended with it: a "
             "program that is measured must run in the foreground"
         )
 
@@ -327,9 +327,9 @@ class LiveMeasurement(AttemptNotes, abc.ABC):
                 argv, entered, limit, before_ending=before_ending, stop=guards.stop, locks=locks
             )
         self._wall_seconds += result.seconds
-        self._left = len(result.left)
+        self._strays = len(result.left)
         if result.left and not (result.timed_out or result.cancelled):
-            self.note(f"note: it left {self._left} processes in the background, which were ended with it")
+            self.note(f"note: it left {self._strays} processes in the background, which were ended with it")
         self._require_disk(result)
         self._program = started.after_run()
         require_judged(self.work, "was changed while it ran")

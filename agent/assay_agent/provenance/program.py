@@ -158,10 +158,10 @@ def _place_of(descriptor: int) -> str:
 
 def _sha256(descriptor: int, size_bytes: int, stopped: Callable[[], bool]) -> str:
     """Of the first ``size_bytes``: a file that grows meanwhile is not read for ever. "" if stopped."""
-    digest, left = hashlib.sha256(), size_bytes
-    while left > 0 and (data := os.read(descriptor, min(left, _CHUNK_BYTES))):
+    digest, rest = hashlib.sha256(), size_bytes
+    while rest > 0 and (data := os.read(descriptor, min(rest, _CHUNK_BYTES))):
         digest.update(data)
-        left -= len(data)
+        rest -= len(data)
         if stopped():
             return ""
     return digest.hexdigest()

@@ -159,9 +159,9 @@ def _split_by_names(
             "launch table", f"the names of one launch are longer than {MAX_NAMES_BYTES:,} bytes"
         )
     half = records.num_rows // 2
-    left = records.slice(0, half)
-    used = set(referenced_ids(left).tolist())
-    yield from _split_by_names(left, {i: text for i, text in fresh.items() if i in used})
+    first_half = records.slice(0, half)
+    used = set(referenced_ids(first_half).tolist())
+    yield from _split_by_names(first_half, {i: text for i, text in fresh.items() if i in used})
     yield from _split_by_names(records.slice(half), {i: text for i, text in fresh.items() if i not in used})
 
 

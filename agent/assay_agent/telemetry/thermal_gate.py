@@ -48,9 +48,9 @@ def pass_gate(
     if not settings.pause_at_celsius or now is None or now < settings.pause_at_celsius:
         return GatePassage(0.0, now)
     while now is not None and now >= settings.resume_below_celsius and not cancelled.is_set():
-        left = began + settings.longest_wait_seconds - clock()
-        if left <= 0:
+        seconds = began + settings.longest_wait_seconds - clock()
+        if seconds <= 0:
             return GatePassage(clock() - began, now, still_hot=True)
-        wait(min(_LOOK_SECONDS, left))
+        wait(min(_LOOK_SECONDS, seconds))
         now = temperature()
     return GatePassage(clock() - began, now)

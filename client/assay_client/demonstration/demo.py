@@ -152,11 +152,11 @@ def _while_alive(statuses: Iterable[Status], service: Service) -> Iterator[Statu
 
 def _taken_up(client: Client, say: Say) -> str | None:
     """The campaign that an earlier process left; None: nothing is left to continue."""
-    left = [c for c in client.campaigns() if c["state"] == "done" or c["state"] not in ENDED_CAMPAIGNS]
-    if not left:
+    campaigns = [c for c in client.campaigns() if c["state"] == "done" or c["state"] not in ENDED_CAMPAIGNS]
+    if not campaigns:
         return None
-    say(f"continuing {left[-1]['campaign_id']}, which an earlier demo left")
-    return str(left[-1]["campaign_id"])
+    say(f"continuing {campaigns[-1]['campaign_id']}, which an earlier demo left")
+    return str(campaigns[-1]["campaign_id"])
 
 
 def _with_markdown(outcome: Outcome, out: Path) -> Outcome:

@@ -48,7 +48,7 @@ class Progress:
     """How far the driver is: launches done and failed of all, those that run, the seconds left, and what
     people must know of the workers."""
 
-    done: int
+    completed: int
     failed: int
     launches: int
     running: Sequence[RunningLaunch]

@@ -72,11 +72,11 @@ def _hardware_passes(counters: set[str], compute_capability: str) -> PassCount:
     fitting = [s.passes_for(compute_capability) for s in _sets() if counters <= s.counters]
     if fitting:
         return PassCount(min(fitting), True)
-    passes, left = 0, set(counters)
-    while left:
-        best = max(_sets(), key=lambda s: len(left & s.counters) / s.passes_for(compute_capability))
-        if not left & best.counters:
-            return PassCount(passes + len(left), False)
+    passes, rest = 0, set(counters)
+    while rest:
+        best = max(_sets(), key=lambda s: len(rest & s.counters) / s.passes_for(compute_capability))
+        if not rest & best.counters:
+            return PassCount(passes + len(rest), False)
         passes += best.passes_for(compute_capability)
-        left -= best.counters
+        rest -= best.counters
     return PassCount(passes, False)

@@ -51,17 +51,17 @@ def expansion_errors(costs: np.ndarray, labels: np.ndarray, drawn: np.ndarray) -
     variance += float((drawn * (1 - drawn / sizes) * rest_variance)[none].sum())
     ends = np.cumsum(counts)
     for group in np.flatnonzero(counts).tolist():
-        left = np.full(DESIGN_DRAWS, drawn[group], np.int64)
+        quota = np.full(DESIGN_DRAWS, drawn[group], np.int64)
         # Given how many are left to draw from how many launches, each of them is drawn with their quotient.
         launches = int(sizes[group])
         for row in apart[ends[group] - counts[group] : ends[group]].tolist():
-            hit = rng.random(DESIGN_DRAWS) * launches < left
+            hit = rng.random(DESIGN_DRAWS) * launches < quota
             errors += hit * pull[row]
-            left -= hit
+            quota -= hit
             launches -= 1
-        errors += left * rest_mean[group]
+        errors += quota * rest_mean[group]
         if launches > 1:
-            variance += left * (1 - left / launches) * rest_variance[group]
+            variance += quota * (1 - quota / launches) * rest_variance[group]
     return np.asarray(errors + rng.standard_normal(DESIGN_DRAWS) * np.sqrt(variance))
 
 

@@ -52,10 +52,10 @@ def draw_by_light_time(
             f"group {group} has no light time, so none of its launches can be drawn in proportion to it",
             "leave weights out, or use a light run that measures every launch",
         )
-    whole, left, steps = _whole(labels, np.minimum(counts, sizes), light_time)
+    whole, rest_time, steps = _whole(labels, np.minimum(counts, sizes), light_time)
     others = np.flatnonzero(timed & ~whole & (steps > 0)[labels])
     order = others[np.lexsort((light_time[others], labels[others]))]
-    drawn = order[_met_by_steps(labels[order], light_time[order] / left[labels[order]], steps, rng)]
+    drawn = order[_met_by_steps(labels[order], light_time[order] / rest_time[labels[order]], steps, rng)]
     rows: np.ndarray = np.sort(np.concatenate([np.flatnonzero(whole), drawn]))
     return rows
 
@@ -89,10 +89,10 @@ def drawn_weights(light_time: np.ndarray, labels: np.ndarray, rows: np.ndarray) 
         rows: those drawn, each once, shape (r,), all with light time.
     """
     groups = int(labels.max(initial=-1)) + 1
-    whole, left, steps = _whole(labels, np.bincount(labels[rows], minlength=groups), light_time)
+    whole, rest_time, steps = _whole(labels, np.bincount(labels[rows], minlength=groups), light_time)
     group = labels[rows]
     shared = np.maximum(steps[group], 1) * light_time[rows]
-    weights: np.ndarray = np.where(whole[rows], 1.0, left[group] / shared)
+    weights: np.ndarray = np.where(whole[rows], 1.0, rest_time[group] / shared)
     return weights
 
 
@@ -105,10 +105,10 @@ def _whole(
     timed = light_time > 0
     whole = timed & (np.bincount(labels[timed], minlength=groups) <= draws)[labels]
     while True:
-        left = np.bincount(labels, np.where(whole, 0.0, light_time), groups)
+        rest_time = np.bincount(labels, np.where(whole, 0.0, light_time), groups)
         steps = np.maximum(draws - np.bincount(labels[whole], minlength=groups), 0)
         long = timed & ~whole & (steps > 0)[labels]
-        long &= light_time * steps[labels] >= left[labels] * (1 - _ROUNDING)
+        long &= light_time * steps[labels] >= rest_time[labels] * (1 - _ROUNDING)
         if not long.any():
-            return whole, left, steps
+            return whole, rest_time, steps
         whole |= long

@@ -44,8 +44,8 @@ def taken_whole(amounts: np.ndarray, draws: int) -> np.ndarray:
     order = _largest(amounts, draws)
     largest = amounts[order]
     # What is left before each is taken: the sum of all that are not larger.
-    left = np.cumsum(largest[::-1])[::-1] + float(np.delete(amounts, order).sum())
-    enough = (largest > 0) & (largest * (draws - np.arange(len(order))) >= left * (1 - _ROUNDING))
+    rest = np.cumsum(largest[::-1])[::-1] + float(np.delete(amounts, order).sum())
+    enough = (largest > 0) & (largest * (draws - np.arange(len(order))) >= rest * (1 - _ROUNDING))
     rows: np.ndarray = order[: int(np.argmin(enough))] if not enough.all() else order
     return rows
 
@@ -74,18 +74,18 @@ def draw_in_proportion(amounts: np.ndarray, draws: int, rng: np.random.Generator
     others = np.array(amounts, np.float64)
     others[whole] = 0.0
     reach = np.cumsum(others)
-    left, total = draws - len(whole), float(reach[-1])
-    if left == 0 or not total > 0:
+    rest, total = draws - len(whole), float(reach[-1])
+    if rest == 0 or not total > 0:
         rows = np.sort(whole)
         return ProportionalDraws(rows, np.zeros(len(rows), np.int64), np.ones(len(rows)))
     # side="right" never meets a launch without amount: its reach is that of the launch before it.
-    met = np.searchsorted(reach, rng.random(left) * total, side="right")
+    met = np.searchsorted(reach, rng.random(rest) * total, side="right")
     # A product rounded up to the total would be after the last launch with an amount.
     met = np.minimum(met, int(np.flatnonzero(others)[-1]))
     drawn, times = np.unique(met, return_counts=True)
     rows = np.concatenate([whole, drawn])
     counts = np.concatenate([np.zeros(len(whole), np.int64), times])
-    weights = np.concatenate([np.ones(len(whole)), times * total / (left * others[drawn])])
+    weights = np.concatenate([np.ones(len(whole)), times * total / (rest * others[drawn])])
     order = np.argsort(rows)
     return ProportionalDraws(rows[order], counts[order], weights[order])
 

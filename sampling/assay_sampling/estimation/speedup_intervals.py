@@ -134,10 +134,10 @@ def _within_groups(
     number = np.maximum(drawn, 1)
     each = np.where(of_groups > 0, of_groups, 1.0) / number
     own = np.bincount(of, np.square(deviations), count) / np.maximum(drawn - 1, 1) / np.square(each)
-    left = 1 - drawn / np.maximum(design.launches - whole, 1)
+    unsampled = 1 - drawn / np.maximum(design.launches - whole, 1)
     return _Strata(
         share=of_groups[spreads],
-        factor=(np.square(of_groups) * left / number)[spreads],
+        factor=(np.square(of_groups) * unsampled / number)[spreads],
         own=own[spreads],
         freedom=(drawn - 1.0)[spreads],
         not_vouched=float(of_groups[partly & ~spreads].sum()),

@@ -67,9 +67,9 @@ def step_errors(
         correction = float(several.sum() / (several.sum() - 1))
     squares = np.square(rise - trend / drawn[of_group])
     own = correction * np.bincount(of_group, squares, len(drawn)) / (2 * np.maximum(freedom, 1))
-    left = np.bincount(group, 1 - 1 / weights) / drawn
+    unsampled = np.bincount(group, 1 - 1 / weights) / drawn
     standard, degrees = moderated_error(
-        np.square(projected) * left / drawn,
+        np.square(projected) * unsampled / drawn,
         own,
         pooled_variance(projected * several, own),
         freedom,

@@ -219,7 +219,7 @@ class _Sample:
         return 100 * float(self.time[self.alone].sum()) / total
 
     @property
-    def left(self) -> np.ndarray:
+    def unsampled(self) -> np.ndarray:
         """1 - m_g / N_g, shape (g,): 0 for a group that was taken whole."""
         shares: np.ndarray = 1 - self.drawn / np.maximum(self.sizes, 1)
         return shares
@@ -362,7 +362,7 @@ def _by_launches(design: SampleDesign, sample: _Sample, confidence: float) -> _E
     squares = sample.sums(np.square(sample.costs / mean[sample.groups] - 1))
     own = squares / np.maximum(sample.drawn - 1, 1)
     variances = np.square(design.cost_cov)
-    factor = np.square(sample.projected) * sample.left / np.maximum(sample.drawn, 1)
+    factor = np.square(sample.projected) * sample.unsampled / np.maximum(sample.drawn, 1)
     by = sample.projected * sample.spreads
     there, here = pooled_variance(by, own), pooled_variance(by, variances)
     # Launches that spread more there do so whatever they did here; less, halfway to what was drawn.
@@ -407,7 +407,7 @@ def _by_amounts(design: SampleDesign, sample: _Sample, amounts: np.ndarray, conf
     residual = (sample.costs - ratio[sample.groups] * amounts) * enlarged / sample.mean[sample.groups]
     freedom = np.maximum(sample.drawn - 1, 1)
     own = sample.sums(np.square(residual)) / freedom
-    factor = np.square(sample.projected) * sample.left / number
+    factor = np.square(sample.projected) * sample.unsampled / number
     tail = (1 + confidence) / 2
     by = sample.projected * sample.spreads
     error, of_error = _moderated(sample, factor, own, pooled_variance(by, own))
@@ -416,7 +416,7 @@ def _by_amounts(design: SampleDesign, sample: _Sample, amounts: np.ndarray, conf
     relative = each / np.where(ratio > 0, ratio, 1.0)[sample.groups]
     center = sample.sums(relative) / number
     spread = sample.sums(np.square(relative - center[sample.groups])) / freedom
-    factor = np.square(sample.projected) * sample.left * sample.sums(np.square(share))
+    factor = np.square(sample.projected) * sample.unsampled * sample.sums(np.square(share))
     standard, _ = _moderated(sample, factor, spread, pooled_variance(by, spread))
     return _Errors(
         standard,
@@ -443,7 +443,7 @@ def _unlike(design: SampleDesign, sample: _Sample, confidence: float) -> tuple[f
     if not drawn_from > 0:
         return 0.0, 0.0
     # Launches that were drawn are not missed.
-    left_out = float((sample.projected * sample.left)[used].sum())
+    left_out = float((sample.projected * sample.unsampled)[used].sum())
     share = sample.projected[used] / drawn_from
     uniform = 1 / float((np.square(share) / sample.drawn[used]).sum())
     variation = math.sqrt(float((share * np.square(design.cost_cov[used])).sum()))

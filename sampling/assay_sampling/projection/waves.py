@@ -81,7 +81,7 @@ class WavesRule(StopRule):
 
     def push(self, cycles: float, instructions: float, ctas: float) -> Stop | None:
         index, self.samples = self.samples, self.samples + 1
-        left = self.instructions_left(instructions)
+        rest = self.instructions_left(instructions)
         if not self._idle_is_known:
             self._idle_is_known = instructions > 0
             self._idle_cycles = self._idle_cycles if instructions > 0 else cycles
@@ -91,7 +91,7 @@ class WavesRule(StopRule):
             return None
         self._halves = halves
         self._ends.append(_HalfEnd(halves, index, cycles, instructions, self.finished_ctas))
-        estimate = self._estimate(self.size.total_ctas - self.finished_ctas, left)
+        estimate = self._estimate(self.size.total_ctas - self.finished_ctas, rest)
         if estimate is None:
             return None
         apart = estimate.disagreement_percent

@@ -322,8 +322,8 @@ def _taken_over(calls: SelectedCalls, weights: np.ndarray, has_counterpart: np.n
     time that they stand for, to what all of its representatives did."""
     stands_for = weights * calls.sequence.time[calls.rows]
     whole = np.bincount(calls.groups, stands_for, calls.group_count)
-    left = np.bincount(calls.groups[has_counterpart], stands_for[has_counterpart], calls.group_count)
-    factor = np.divide(whole, left, out=np.ones_like(whole), where=left > 0)
+    part = np.bincount(calls.groups[has_counterpart], stands_for[has_counterpart], calls.group_count)
+    factor = np.divide(whole, part, out=np.ones_like(whole), where=part > 0)
     scaled_weights: np.ndarray = weights[has_counterpart] * factor[calls.groups[has_counterpart]]
     return scaled_weights
 

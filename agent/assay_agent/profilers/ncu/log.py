@@ -103,11 +103,11 @@ def _refuse_stopped(subject: str, log: NcuLog, result: ToolResult, launch_count:
     A process that ends by ``_exit`` has no line "Disconnected" either, so its absence proves nothing: seen
     with 2022.3.0 and 2024.1.1. A process with that line launches no more, however long it lives.
     """
-    left = sorted((log.connected - log.disconnected).intersection(result.left))
+    processes = sorted((log.connected - log.disconnected).intersection(result.left))
     if any(line.startswith(_SHUT_DOWN) for line in log.lines):
         why = "Nsight Compute was told to stop, and ended the workload"
-    elif left:
-        why = f"Nsight Compute ended ({result.ending}) while process {left[0]} of the workload still ran"
+    elif processes:
+        why = f"Nsight Compute ended ({result.ending}) while process {processes[0]} of the workload still ran"
     else:
         return
     of = f" of {launch_count:,}" if launch_count else ""

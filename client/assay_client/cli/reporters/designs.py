@@ -18,7 +18,7 @@ _WARMED = {"none": "none", "tail": "last 160 blocks of the launch before", "whol
 
 def progress_line(progress: Progress) -> str:
     """What runs, how far, and until when."""
-    parts = [f"{progress.done} of {counted(progress.launches, 'launch', 'launches')} simulated"]
+    parts = [f"{progress.completed} of {counted(progress.launches, 'launch', 'launches')} simulated"]
     if progress.failed:
         parts.append(f"{progress.failed} failed")
     for each in progress.running[:_SHOWN_RUNNING]:

@@ -46,7 +46,7 @@ def render_budgets(document: Mapping[str, Any], console: Console) -> None:
         f"GPU hours in {document['days']} days", ["person", "role", "project", "used", "budget", "of", "left"]
     )
     for one in document["people"]:
-        budget, left = one["gpu_hours"], one["left_gpu_hours"]
+        budget, rest = one["gpu_hours"], one["left_gpu_hours"]
         drawn.add_row(
             one["name"],
             one["role"],
@@ -54,7 +54,7 @@ def render_budgets(document: Mapping[str, Any], console: Console) -> None:
             f"{one['used_gpu_hours']:,.2f}",
             "no limit" if budget is None else f"{budget:,g}",
             "" if budget is None else "the server" if one["own_gpu_hours"] is None else "their own",
-            "" if left is None else f"{left:,.2f}",
+            "" if rest is None else f"{rest:,.2f}",
         )
     drawn.print(console)
 

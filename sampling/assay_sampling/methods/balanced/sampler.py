@@ -145,9 +145,9 @@ def ratio_weights(
     """
     groups, whole = labels[rows], probabilities == 1
     count = int(labels.max()) + 1
-    left = time.copy() if counts is None else time * counts
-    left[rows[whole]] = 0.0
-    rest = np.bincount(labels, left, count)
+    rest_time = time.copy() if counts is None else time * counts
+    rest_time[rows[whole]] = 0.0
+    rest = np.bincount(labels, rest_time, count)
     expanded = np.bincount(groups, np.where(whole, 0.0, time[rows] / probabilities), count)
     of_whole = np.bincount(groups, np.where(whole, time[rows], 0.0), count)
     drawn_from = expanded > 0

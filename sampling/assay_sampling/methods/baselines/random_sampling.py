@@ -102,13 +102,13 @@ class RandomSampler:
             population = replace(population, labels=dominating.apart(population.labels)[0])
         others = np.delete(np.arange(len(population)), whole)
         # Of others without any cost one is still drawn: no group is without a launch.
-        left = min(max(size - len(whole), 1), len(others))
+        draws = min(max(size - len(whole), 1), len(others))
 
         def draw(rng: np.random.Generator) -> np.ndarray:
             if light_time is not None:
-                chosen = draw_by_light_time(np.zeros(len(others), np.int64), left, light_time[others], rng)
+                chosen = draw_by_light_time(np.zeros(len(others), np.int64), draws, light_time[others], rng)
             else:
-                chosen = rng.choice(len(others), left, replace=False, shuffle=False)
+                chosen = rng.choice(len(others), draws, replace=False, shuffle=False)
             return np.sort(np.concatenate([whole, others[chosen]]))
 
         rows = draw(np.random.default_rng(seed))

@@ -106,8 +106,8 @@ def _period(launches: Launches, parameters: SingleIterationParameters) -> Period
                 "give iteration_launches, or use another method",
             )
         return period
-    left = len(launches) - parameters.first_launch
-    if parameters.iteration_launches > left:
+    most = len(launches) - parameters.first_launch
+    if parameters.iteration_launches > most:
         raise ParameterError(
             SingleIterationSampler.name,
             f"an iteration of {parameters.iteration_launches:,} launches from launch "

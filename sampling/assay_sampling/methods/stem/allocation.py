@@ -90,9 +90,9 @@ def spread_of(clusters: Moments) -> np.ndarray:
 def variance(clusters: Moments, sampled: np.ndarray) -> float:
     """Variance of the projected total; ``sampled`` has shape (c,), at least 1 where a cluster spreads."""
     launches = clusters.launches
-    left = np.divide(launches - sampled, sampled, out=np.zeros_like(launches), where=sampled > 0)
+    factor = np.divide(launches - sampled, sampled, out=np.zeros_like(launches), where=sampled > 0)
     # N^2 S^2 (1/m - 1/N) as (S sqrt(N (N - m) / m))^2: the squares of large costs come last.
-    return float(np.square(spread_of(clusters) * np.sqrt(launches * left)).sum())
+    return float(np.square(spread_of(clusters) * np.sqrt(launches * factor)).sum())
 
 
 def best_whole(real: np.ndarray, floor: np.ndarray, ceiling: np.ndarray) -> np.ndarray:

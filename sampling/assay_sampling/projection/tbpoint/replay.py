@@ -147,8 +147,8 @@ class _Replay:
                 self.cut_cycles += cycle - self.paused_at
                 self.paused_at = None
                 # A block whose place no skipped block took has retired when the clock continues.
-                for left in self.stopped:
-                    self.sampler.retire(left, cycle, executed)
+                for each in self.stopped:
+                    self.sampler.retire(each, cycle, executed)
                 self.stopped.clear()
             return
         if self.paused_at is None:

@@ -216,8 +216,8 @@ class Target:
             return chosen.weights
         stands_for = chosen.weights * self.workload.measure("light_time")[chosen.rows]
         whole = np.bincount(chosen.groups, stands_for, chosen.count)
-        left = np.bincount(chosen.groups[has_counterpart], stands_for[has_counterpart], chosen.count)
-        factor = np.divide(whole, left, out=np.ones_like(whole), where=left > 0)
+        part = np.bincount(chosen.groups[has_counterpart], stands_for[has_counterpart], chosen.count)
+        factor = np.divide(whole, part, out=np.ones_like(whole), where=part > 0)
         weights: np.ndarray = chosen.weights[has_counterpart] * factor[chosen.groups[has_counterpart]]
         return weights
 

@@ -19,8 +19,8 @@ def logout(*, server: ServerOption = None, as_json: JsonOption = False) -> None:
 
     If the server does not answer, the certificate stays valid until it expires or an admin revokes it."""
     address = server_address(server)
-    left = log_out(address)
-    if left is None:
+    answer = log_out(address)
+    if answer is None:
         raise ParameterError(address, "there is no login to it on this machine", "name it with --server")
-    document = {"server": address, "logged_out": True, **left}
+    document = {"server": address, "logged_out": True, **answer}
     show(document, as_json, lambda console: render_logout(document, console))
