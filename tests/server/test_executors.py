@@ -14,7 +14,7 @@ import pytest
 
 from assay_sampling.errors import ParameterError
 from assay_sampling.methods import registry
-from assay_server.analysis.versions import versions
+from assay_server.analysis.reproducible import versions
 from assay_server.campaigns.analysing.executors import on_worker
 from assay_server.campaigns.analysing.executors.interface import ExecutorApart
 from assay_server.campaigns.analysing.executors.on_worker import differences

@@ -18,9 +18,8 @@ from assay_sampling.running.attempt_facts import (
     ProgramFact,
     ToolFact,
 )
-from assay_server.analysis.runs.facts import run_facts
 from assay_server.analysis.runs.request import RunFacts
-from assay_server.campaigns.analysing.request_builder import analysis_request
+from assay_server.campaigns.analysing.request_builder import analysis_request, run_facts
 from assay_server.rpc.handlers.agents import bounded_log
 from assay_server.rpc.handlers.statuses import attempt_detail
 from assay_server.store.model import Slice, SliceState

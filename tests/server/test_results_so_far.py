@@ -13,7 +13,7 @@ import pytest
 
 from assay_core.records.campaign import CampaignState, RunState
 from assay_sampling.errors import InputError
-from assay_server.analysis.runs.facts import RunFacts
+from assay_server.analysis.runs.request import RunFacts
 from assay_server.campaign_file.reading import compile_campaign
 from assay_server.campaigns.analysing.job import Pages
 from assay_server.campaigns.analysing.request_builder import analysis_request

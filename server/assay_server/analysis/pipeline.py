@@ -3,32 +3,38 @@
 The report depends only on the request and the runs' records. It contains no attempt numbers, paths or host
 names, and no times except the days on which live runs were measured, which are kept with their records; so
 a campaign that was interrupted and resumed gives the same bytes.
+
+Where the ranks of a workload of several processes are evaluated each alone, every rank is a workload of its
+own. What is about the command and not about a rank, such as noise and overhead, is compared over all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from assay_report.model.drawn import Drawn
+import numpy as np
+
 from assay_report.model.report import COMPARISONS, CampaignEntry, Comparisons, Report
 from assay_report.model.runs import FailedRunEntry, FailureEntry, RunEntry
-from assay_report.model.scores import Row
 from assay_report.verdicts.verdicts import judge
 from assay_sampling.documents.common import ConditionEntry
-from assay_sampling.documents.selection import SelectionInReport
+from assay_sampling.errors import AssayError
+from assay_sampling.readers.opening import open_recording
 from assay_server.analysis import rows
-from assay_server.analysis.by_rank import analyse_by_rank
-from assay_server.analysis.cells import cells_by_workload, refuse_mixed_marks
-from assay_server.analysis.chosen_slices import chosen_slices_entries
-from assay_server.analysis.fair import compare_fairly
-from assay_server.analysis.provenance import flag_differences, provenance_entries, with_facts_of_table
-from assay_server.analysis.rows import Method
-from assay_server.analysis.runs.loading import load_run
+from assay_server.analysis.provenance import (
+    chosen_slices_entries,
+    flag_differences,
+    provenance_entries,
+    with_facts_of_table,
+)
+from assay_server.analysis.reproducible import single_threaded, versions
+from assay_server.analysis.rows import cells_of, refuse_mixed_marks
+from assay_server.analysis.run_memory import RunMemory
 from assay_server.analysis.runs.request import AnalysisRequest, FailedRun, RunData
-from assay_server.analysis.summary import summarise
-from assay_server.analysis.threads import single_threaded
-from assay_server.analysis.versions import versions
-from assay_server.analysis.workload import WorkloadAnalysis, analyse_workload
+from assay_server.analysis.summary import compare_fairly, summarise
+from assay_server.analysis.workload import WorkloadAnalysis, analyse_workload, compare_runs
+from assay_server.campaign_file.compiled import rank_name
 
 
 def analyse(request: AnalysisRequest) -> Report:
@@ -50,29 +56,17 @@ def workloads_of(request: AnalysisRequest) -> tuple[str, ...]:
 def analyse_part(request: AnalysisRequest, workload: str) -> WorkloadAnalysis:
     """The analysis of one workload of a campaign; raises the errors of :func:`analyse`."""
     refuse_mixed_marks(request)
-    methods = [
-        Method(position, name, parameters, request.seed)
-        for position, (name, parameters) in enumerate(request.methods)
-    ]
     runs = [run for run in request.runs if run.workload == workload]
-    cells = cells_by_workload(runs).get(workload, [])
     with single_threaded():
-        if workload in request.ranks:
-            return analyse_by_rank(request, runs, methods, load_run)
-        return analyse_workload(request, runs, cells, methods, load_run)
+        return (analyse_by_rank if workload in request.ranks else analyse_workload)(request, runs)
 
 
 def joined_report(request: AnalysisRequest, parts: Sequence[WorkloadAnalysis]) -> Report:
     """The report from the analyses of all workloads, in the order of :func:`workloads_of`."""
-    all_rows: list[Row] = []
-    selections: dict[str, SelectionInReport] = {}
-    drawn: dict[str, Drawn] = {}
-    compared = Comparisons()
+    whole = WorkloadAnalysis()
     for part in parts:
-        all_rows += part.rows
-        selections.update(part.selections)
-        drawn.update(part.drawn)
-        compared.add(part.compared)
+        whole.add(part)
+    all_rows, compared = whole.rows, whole.compared
     recommendations = compare_fairly(all_rows)
     # Also those whose cycles are used by the next run.
     all_runs = [each for run in request.runs for each in (run.cycles, run) if each is not None]
@@ -95,8 +89,8 @@ def joined_report(request: AnalysisRequest, parts: Sequence[WorkloadAnalysis]) -
         summary=summarise(all_rows, compared),
         rows=all_rows,
         recommendations=recommendations,
-        selections=selections,
-        drawn=drawn,
+        selections=whole.selections,
+        drawn=whole.drawn,
         **({"chosen_slices": chosen} if chosen else {}),
         **{part: entries for part in COMPARISONS if (entries := getattr(compared, part))},
     )
@@ -130,3 +124,48 @@ def _run(run: RunData) -> RunEntry:
         flags=rows.flags_of(run),
         synthetic=run.synthetic,
     )
+
+
+def analyse_by_rank(request: AnalysisRequest, runs: Sequence[RunData]) -> WorkloadAnalysis:
+    """Rows, selections and comparisons of selections for each rank; the other comparisons over all ranks.
+
+    Where the runs cannot be read, the rows are those of the whole workload, which say why.
+    """
+    choice = request.ranks[runs[0].workload]
+    try:
+        ranks = _ranks_of([cell.whole for cell in cells_of(runs)]) if choice == "each" else choice
+    except AssayError:
+        return analyse_workload(request, runs)
+    analysis = WorkloadAnalysis(compared=compare_runs(runs, RunMemory(request)))
+    analysis.compared.sm_share, analysis.compared.cold_start = [], []
+    for rank in ranks:
+        analysis.add(_analyse_rank(request, runs, rank))
+    return analysis
+
+
+def _analyse_rank(request: AnalysisRequest, runs: Sequence[RunData], rank: int) -> WorkloadAnalysis:
+    workload = runs[0].workload
+    name = rank_name(workload, rank)
+    failed = tuple(
+        replace(run, workload=name) if run.workload == workload else run for run in request.failed_runs
+    )
+    of_rank = [_of_rank(run, name, rank) for run in runs if run.level != "bare"]
+    analysis = analyse_workload(replace(request, failed_runs=failed), of_rank)
+    compared = analysis.compared
+    analysis.compared = Comparisons(sm_share=compared.sm_share, cold_start=compared.cold_start)
+    return analysis
+
+
+def _of_rank(run: RunData, name: str, rank: int) -> RunData:
+    cycles = None if run.cycles is None else _of_rank(run.cycles, name, rank)
+    return replace(run, workload=name, rank=rank, cycles=cycles)
+
+
+def _ranks_of(runs: Sequence[RunData]) -> tuple[int, ...]:
+    """The ordinals of all processes that launched kernels; raises the errors of reading records."""
+    ordinals: set[int] = set()
+    for path in (path for run in runs for path in run.files):
+        with open_recording(path) as recording:
+            for batch in recording.batches():
+                ordinals.update(np.unique(batch.records["process"].to_numpy()).tolist())
+    return tuple(sorted(ordinals))

@@ -2,9 +2,8 @@
 
 Tools, libraries and driver come with the attempts of a run; without them they come from its launch table's
 metadata, which has no libraries. Days are those on which live runs were measured: virtual
-GPUs measure nothing, and recordings do not tell.
-Source: docs/nvidia-tools.md, "What makes two measurements comparable".
-"""
+GPUs measure nothing, and recordings do not tell. Slices that were chosen from light runs are listed too.
+Source: docs/nvidia-tools.md, "What makes two measurements comparable"."""
 
 from __future__ import annotations
 
@@ -14,12 +13,12 @@ from dataclasses import replace
 from assay_report.model.compared import Compared
 from assay_report.model.runs import Days, LibraryEntry, ProvenanceEntry, ToolEntry
 from assay_report.model.scores import Row
+from assay_report.model.slices import ChosenSlicesEntry, CostModel, SliceEntry
 from assay_sampling.errors import AssayError
 from assay_sampling.launches.table import table_metadata
 from assay_sampling.readers.opening import open_recording
 from assay_server.analysis import rows
-from assay_server.analysis.runs.facts import distinct_texts
-from assay_server.analysis.runs.request import RunData, RunFacts
+from assay_server.analysis.runs.request import RunData, RunFacts, distinct_texts
 
 _MOST_SHOWN = 6  # differences in one flag's text
 _SHOWN_DIGITS = 12  # of a SHA-256
@@ -165,3 +164,52 @@ def _library_entries(runs: Sequence[RunData]) -> list[LibraryEntry]:
         LibraryEntry(name=name, versions=list(library_versions))
         for name, library_versions in sorted(versions.items())
     ]
+
+
+def chosen_slices_entries(runs: Sequence[RunData]) -> list[ChosenSlicesEntry]:
+    """One entry for each workload and GPU whose detailed runs have a plan, in the order of the runs."""
+    grouped: dict[tuple[str, str], list[RunData]] = {}
+    for run in runs:
+        if run.plan is not None:
+            grouped.setdefault((run.workload, run.device_kind), []).append(run)
+    return [_chosen_entry(members) for members in grouped.values()]
+
+
+def _chosen_entry(runs: Sequence[RunData]) -> ChosenSlicesEntry:
+    first = runs[0]
+    plan = first.plan
+    assert plan is not None  # these runs were chosen by it
+    slices = list(_slices(runs))
+    measured = [piece for piece in slices if piece.measured]
+    ending = plan.ending if len(measured) == len(slices) else "budget"
+    return ChosenSlicesEntry(
+        workload=first.workload,
+        device=first.device_kind,
+        runs=[run.run_id for run in runs],
+        light_run=plan.light_run,
+        launches=plan.launches,
+        most_unseen_time_percent=plan.most_unseen_percent,
+        unseen_time_percent=measured[-1].unseen_time_percent if measured else 100.0,
+        ending=ending,
+        cost=CostModel(
+            start_seconds=plan.start_seconds,
+            skipped_launch_seconds=plan.skip_seconds,
+            profiled_launch_seconds=plan.launch_seconds,
+        ),
+        slices=slices,
+    )
+
+
+def _slices(runs: Sequence[RunData]) -> Iterator[SliceEntry]:
+    """The slices of the plan; a budget drops the last of them from a run, never one in between."""
+    plan = runs[0].plan
+    held = min(run.slices for run in runs)
+    for place, piece in enumerate(plan.slices if plan is not None else ()):
+        yield SliceEntry(
+            first_launch=piece.launch_skip,
+            launches=piece.launch_count,
+            new_time_percent=piece.new_percent,
+            unseen_time_percent=piece.unseen_percent,
+            expected_seconds=piece.seconds,
+            measured=place < held,
+        )

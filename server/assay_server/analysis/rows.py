@@ -1,8 +1,9 @@
-"""Rows of a report: one for each workload, GPU, condition and method."""
+"""The table of a report: a cell for each workload, kind of GPU and condition, with a row for each method."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,8 @@ from assay_sampling.errors import AssayError, RefusedError, RunFailedError
 from assay_sampling.estimation.intervals import Interval
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.overlap import CONCURRENT_SHARE_PERCENT, Overlap, overlap_of
+from assay_sampling.launches.table import Condition
+from assay_sampling.methods.registry import needs
 from assay_sampling.notes.registry import Note, make_note
 from assay_sampling.parameters import WeightKind
 from assay_sampling.running.gpu_names import names_another
@@ -31,8 +34,98 @@ from assay_sampling.scoring.evaluation import Evaluation
 from assay_sampling.scoring.selection import Selection
 from assay_sampling.verdicts.facts import VerdictFacts
 from assay_sampling.verdicts.rules import verdict_of
-from assay_server.analysis.cells import Cell
-from assay_server.analysis.runs.request import FailedRun, RunData
+from assay_server.analysis.runs.request import AnalysisRequest, FailedRun, RunData
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The runs of one workload on one kind of GPU under one condition, at most one per level.
+
+    ``light_repeats`` are the further light runs: they are not scored, and count in the mean light time.
+    """
+
+    workload: str
+    device_kind: str
+    condition: Condition
+    detailed: RunData | None = None
+    light: RunData | None = None
+    notes: tuple[Note, ...] = ()
+    light_repeats: tuple[RunData, ...] = ()
+
+    @property
+    def whole(self) -> RunData:
+        """The run that holds the whole workload: the light one if there is one."""
+        run = self.light or self.detailed
+        if run is None:
+            raise ValueError("a cell has at least one run")
+        return run
+
+    def runs_of(self, method: str, parameters: Mapping[str, Any]) -> tuple[RunData, ...]:
+        """The runs that a selection by ``method`` would use.
+
+        If its parameters let it look only at names, order and cost, it uses the light run, if there is
+        one. Raises ParameterError for a method, parameter or value that does not exist.
+        """
+        method_needs = needs(method, parameters, verb="select")
+        if method_needs is not None and method_needs.nothing:
+            return (self.whole,)
+        return tuple(run for run in (self.detailed, self.light) if run is not None)
+
+
+def cells_of(runs: Sequence[RunData]) -> list[Cell]:
+    """The cells of one workload, in the order in which the campaign file first names them.
+
+    Live runs under other conditions make no cells: they are compared with the baseline.
+    """
+    members: dict[tuple[str, Condition], list[RunData]] = {}
+    for run in runs:
+        if not run.compares and run.level != "bare":
+            members.setdefault((run.device_kind, run.condition), []).append(run)
+    return [_cell(each) for each in members.values()]
+
+
+def _cell(members: Sequence[RunData]) -> Cell:
+    by_repeat = sorted(members, key=lambda run: run.repeat)
+    detailed = [run for run in by_repeat if run.level == "detailed"]
+    light = [run for run in by_repeat if run.level == "light"]
+    return Cell(
+        members[0].workload,
+        members[0].device_kind,
+        members[0].condition,
+        detailed=next(iter(detailed), None),
+        light=next(iter(light), None),
+        notes=tuple(
+            make_note("repeats_unused", repeats=len(runs), level=runs[0].level, first_run=runs[0].run_id)
+            for runs in (detailed, light)
+            if len(runs) > 1
+        ),
+        light_repeats=tuple(light[1:]),
+    )
+
+
+def refuse_mixed_marks(request: AnalysisRequest) -> None:
+    """Raises RefusedError if one campaign has both synthetic and measured runs."""
+    for run in request.runs:
+        if run.synthetic != request.synthetic:
+            word = {True: "synthetic", False: "measured"}
+            raise RefusedError(
+                f"campaign {request.campaign_id}",
+                f"it is {word[request.synthetic]}, but its run {run.run_id} is {word[run.synthetic]}",
+                "put synthetic and measured data into separate campaigns",
+            )
+
+
+def refuse_invalid(runs: Sequence[RunData]) -> None:
+    """Raises RefusedError naming the first flag that invalidates one of the runs."""
+    for run in runs:
+        for name, detail, invalidates in run.flags:
+            if invalidates:
+                shown = f"{name!r} ({detail})" if detail else repr(name)
+                raise RefusedError(
+                    f"run {run.run_id}",
+                    f"it carries the flag {shown}, so its numbers cannot be trusted",
+                    "make the run again, or accept invalid runs in the analysis",
+                )
 
 
 @dataclass(frozen=True)
@@ -117,9 +210,8 @@ def describe_launches(entry: Row | SmShareEntry, facts: LaunchFacts, run: RunDat
     entry.overlap = OverlapEntry.model_validate(facts.overlap.to_dict())
     if facts.overlap.concurrent:
         detail = f"{facts.overlap.overlap_percent:.2f} % of the launches' time overlaps"
-        flag(
-            entry, run.run_id, "concurrent_launches", f"{detail}, more than {CONCURRENT_SHARE_PERCENT:g} %"
-        )  # fmt: skip
+        detail += f", more than {CONCURRENT_SHARE_PERCENT:g} %"
+        flag(entry, run.run_id, "concurrent_launches", detail)
 
 
 def describe_ranks(row: Row, facts: LaunchFacts) -> None:
@@ -201,6 +293,15 @@ def score_elsewhere(
         kind: WeightedScores.model_validate(plain(scores.weighted_dict()))
         for kind, scores in by_weights.items()
     }
+
+
+@contextmanager
+def status_of(entry: Outcome) -> Iterator[None]:
+    """An AssayError inside becomes the status of this row or entry."""
+    try:
+        yield
+    except AssayError as error:
+        fail(entry, error)
 
 
 def fail(entry: Outcome, error: AssayError) -> None:

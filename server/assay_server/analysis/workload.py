@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from assay_report.figures.drawn import drawn
 from assay_report.model.common import Match
 from assay_report.model.drawn import Drawn
 from assay_report.model.report import Comparisons
 from assay_report.model.scores import OperationsMatched, Row
-from assay_sampling.documents.common import GroupSpreadEntry, NoteEntry
+from assay_sampling.documents.base import plain
+from assay_sampling.documents.common import FairEntry, GroupSpreadEntry, NoteEntry
 from assay_sampling.documents.selection import SelectionInReport
 from assay_sampling.errors import AssayError, NotJoinableError, RefusedError
 from assay_sampling.launches.alignment import MATCH_KINDS, MatchKind, align_window
@@ -18,7 +19,7 @@ from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.profile import Profile
 from assay_sampling.methods.by_operation import operation_profile, require_repeat, with_operations
 from assay_sampling.methods.registry import select_and_try
-from assay_sampling.notes.registry import note_of_error
+from assay_sampling.notes.registry import make_note, note_of_error
 from assay_sampling.parameters import WeightKind
 from assay_sampling.scoring.by_operation import SelectedCalls, place_operations
 from assay_sampling.scoring.carried import score_on_by_weights, widest_groups_there
@@ -28,33 +29,20 @@ from assay_sampling.scoring.targets.matched import Target, Workload, counterpart
 from assay_sampling.scoring.trials import trials_for
 from assay_sampling.scoring.weights import mean_light_time
 from assay_server.analysis import rows
-from assay_server.analysis.cells import Cell
 from assay_server.analysis.comparisons.cold_start import cold_start_entries
-from assay_server.analysis.comparisons.compared import HeldPairs, MadeSelection, devices_of, match_facts
+from assay_server.analysis.comparisons.device_runs import MadeSelection, devices_of, match_facts
 from assay_server.analysis.comparisons.locked_clock import locked_clock_entries
 from assay_server.analysis.comparisons.noise import noise_entries
 from assay_server.analysis.comparisons.overhead import overhead_entries
 from assay_server.analysis.comparisons.sequences import sequence_entries
 from assay_server.analysis.comparisons.sm_share import sm_share_entries
-from assay_server.analysis.export import exported
-from assay_server.analysis.fair import describe_fair
-from assay_server.analysis.rows import Method, name_failed_run
-from assay_server.analysis.runs.held import HeldRuns, Load
+from assay_server.analysis.rows import Cell, Method, cells_of, name_failed_run
+from assay_server.analysis.run_memory import RunMemory
+from assay_server.analysis.runs.loading import require_equal_sequences
 from assay_server.analysis.runs.request import AnalysisRequest, RunData
-from assay_server.analysis.runs.side_by_side import require_equal_sequences
 
 LEVELS_KIND: MatchKind = "exact"
 DEVICES_KIND: MatchKind = "name_block"
-
-
-@dataclass(frozen=True)
-class _Made(MadeSelection):
-    """A selection, where it was made, and the row that reports it there."""
-
-    document: SelectionInReport
-    cell: Cell
-    row: Row
-    drawn: Drawn
 
 
 @dataclass
@@ -67,20 +55,22 @@ class WorkloadAnalysis:
     drawn: dict[str, Drawn] = field(default_factory=dict)
     compared: Comparisons = field(default_factory=Comparisons)
 
+    def add(self, other: WorkloadAnalysis) -> None:
+        """Add the analysis of another workload."""
+        self.rows += other.rows
+        self.selections.update(other.selections)
+        self.drawn.update(other.drawn)
+        self.compared.add(other.compared)
 
-def analyse_workload(
-    request: AnalysisRequest,
-    runs: Sequence[RunData],
-    cells: Sequence[Cell],
-    methods: Sequence[Method],
-    load: Load,
-) -> WorkloadAnalysis:
+
+def analyse_workload(request: AnalysisRequest, runs: Sequence[RunData]) -> WorkloadAnalysis:
     """Every method on every cell of one workload, and its ``runs`` compared over conditions and repeats.
 
     An AssayError about a cell or comparison becomes the status of its rows or entry.
     """
-    held = HeldRuns(load, request.memory_limit_bytes)
-    work = _Work(request, HeldPairs(held, accept_invalid=request.accept_invalid))
+    methods = [Method(position, *method, request.seed) for position, method in enumerate(request.methods)]
+    cells = cells_of(runs)
+    work = _Work(request)
     for cell in sorted(cells, key=lambda cell: cell.device_kind != request.reference):
         for method in methods:
             work.select(cell, method)
@@ -91,37 +81,39 @@ def analyse_workload(
         work.release()
     for row in work.rows.values():
         name_failed_run(row, request.failed_runs)
+    made = [each for _, each in sorted(work.made.items())]
     return WorkloadAnalysis(
         rows=[work.rows[cell, method.position] for cell in cells for method in methods],
-        selections={made.key: made.document for _, made in sorted(work.made.items())},
-        drawn={made.key: made.drawn for _, made in sorted(work.made.items())},
-        compared=_compared(work, runs),
+        selections={each.key: each.document for each in made},
+        drawn={each.key: each.drawn for each in made},
+        compared=compare_runs(runs, work.memory, made),
     )
 
 
-def _compared(work: _Work, runs: Sequence[RunData]) -> Comparisons:
-    """Comparisons of the runs, GPU by GPU."""
-    made, held = [each for _, each in sorted(work.made.items())], work.held
-    held.selected |= {each.whole.run_id for each in made}
+def compare_runs(
+    runs: Sequence[RunData], memory: RunMemory, made: Sequence[MadeSelection] = ()
+) -> Comparisons:
+    """Comparisons of the runs of one workload, and of its selections over them, GPU by GPU."""
+    memory.selected |= {each.whole.run_id for each in made}
     comparisons = Comparisons()
-    for device in devices_of(runs):
-        comparisons.sm_share.extend(sm_share_entries(device, made, held))
-        comparisons.cold_start.extend(cold_start_entries(device, made, held))
-        comparisons.locked_clock.extend(locked_clock_entries(device, held))
-        comparisons.noise.extend(noise_entries(device, held))
-        comparisons.overhead.extend(overhead_entries(device, held))
-        comparisons.sequences.extend(sequence_entries(device, held))
+    for device in devices_of(runs, memory):
+        comparisons.sm_share.extend(sm_share_entries(device, made))
+        comparisons.cold_start.extend(cold_start_entries(device, made))
+        comparisons.locked_clock.extend(locked_clock_entries(device))
+        comparisons.noise.extend(noise_entries(device))
+        comparisons.overhead.extend(overhead_entries(device))
+        comparisons.sequences.extend(sequence_entries(device))
     return comparisons
 
 
 class _Work:
     """The state of one workload's analysis: rows by cell and method, selections by method."""
 
-    def __init__(self, request: AnalysisRequest, held: HeldPairs) -> None:
+    def __init__(self, request: AnalysisRequest) -> None:
         self.request = request
-        self.held = held
+        self.memory = RunMemory(request)
         self.rows: dict[tuple[Cell, int], Row] = {}
-        self.made: dict[int, _Made] = {}
+        self.made: dict[int, MadeSelection] = {}
         self.blocked: dict[int, Row] = {}
         self._workloads: dict[str, Workload] = {}
 
@@ -129,32 +121,28 @@ class _Work:
         """Make the method's selection here, unless it was already made, or refused on its reference GPU."""
         if method.position in self.made or method.position in self.blocked:
             return
-        row = rows.empty_row(cell, method)
-        self.rows[cell, method.position] = row
-        try:
+        row = self.rows[cell, method.position] = rows.empty_row(cell, method)
+        with rows.status_of(row):
             runs = cell.runs_of(method.name, method.parameters)
             rows.rest_on(row, runs)
-            self.held.refuse_invalid(runs)
+            self.memory.refuse_invalid(runs)
             selection = self._selection(cell, method, row)
-        except AssayError as error:
-            rows.fail(row, error)
-            if row.status != "not applicable" and cell.device_kind == self.request.reference:
-                self.blocked[method.position] = row
-            return
-        by_launch = selection.by_launch()
-        self.made[method.position] = _Made(
-            key=row.selection or "",
-            selection=by_launch,
-            calls=None if selection.operations is None else SelectedCalls.of(selection),
-            document=exported(selection),
-            cell=cell,
-            whole=cell.whole,
-            row=row,
-            drawn=drawn(by_launch, self.held.launches(cell.whole)),
-        )
+            by_launch = selection.by_launch()
+            self.made[method.position] = MadeSelection(
+                cell,
+                row,
+                by_launch,
+                calls=None if selection.operations is None else SelectedCalls.of(selection),
+                document=exported(selection),
+                drawn=drawn(by_launch, self.memory.launches(cell.whole)),
+            )
+        if row.status in ("refused", "failed") and cell.device_kind == self.request.reference:
+            self.blocked[method.position] = row
 
     def _selection(self, cell: Cell, method: Method, row: Row) -> Selection:
-        levels = {run.level: self.held.launches(run) for run in cell.runs_of(method.name, method.parameters)}
+        levels = {
+            run.level: self.memory.launches(run) for run in cell.runs_of(method.name, method.parameters)
+        }
         self._describe(row, cell.whole)
         if len(levels) == 2:
             in_slices = cell.detailed is not None and len(cell.detailed.files) > 1
@@ -175,7 +163,7 @@ class _Work:
         rows.score(row, selection.evaluation, cell.whole)
         rows.give_interval(row, selection.interval, selection.why_no_interval)
         rows.describe_two_levels(row, selection)
-        describe_fair(row, tried)
+        row.fair = FairEntry.model_validate(tried.fair.to_dict())
         return selection
 
     def _by_operation(self, cell: Cell) -> bool:
@@ -183,12 +171,12 @@ class _Work:
 
     def _repeats(self, cell: Cell, row: Row) -> tuple[Launches, ...]:
         """The repeated light runs that hold the launches of the first: their mean is the light time."""
-        first = self.held.launches(cell.whole)
+        first = self.memory.launches(cell.whole)
         repeats = []
         for run in cell.light_repeats:
             try:
-                self.held.refuse_invalid([run])
-                repeat = self.held.spare_launches(run)
+                self.memory.refuse_invalid([run])
+                repeat = self.memory.spare_launches(run)
                 mean_light_time([first, repeat])
                 if self._by_operation(cell):
                     require_repeat(repeat, first)
@@ -206,20 +194,21 @@ class _Work:
     def score(self, cell: Cell, method: Method) -> None:
         """Score the method's selection here, unless it was made here or this cell already refused it."""
         made = self.made.get(method.position)
-        known = self.rows.get((cell, method.position))
-        if known is not None and (made is None or known.status != "not applicable"):
+        earlier = self.rows.get((cell, method.position))
+        if earlier is not None and (made is None or earlier.status != "not applicable"):
             return
-        row = rows.empty_row(cell, method)
-        self.rows[cell, method.position] = row
-        if made is None:
-            rows.fail(row, self._no_selection(cell, method))
-            return
-        try:
+        row = self.rows[cell, method.position] = rows.empty_row(cell, method)
+        with rows.status_of(row):
+            if made is None:
+                blocked = self.blocked[method.position]
+                raise RefusedError(
+                    f"{method.name} on {cell.device_kind}",
+                    f"there is no selection to score: {blocked.status} on {blocked.device}",
+                    "see the reason there",
+                )
             self._score(cell, method, made, row)
-        except AssayError as error:
-            rows.fail(row, error)
 
-    def _score(self, cell: Cell, method: Method, made: _Made, row: Row) -> None:
+    def _score(self, cell: Cell, method: Method, made: MadeSelection, row: Row) -> None:
         rows.same_selection(row, made.row)
         run = cell.light if made.whole.level == "light" else cell.detailed
         if run is None:
@@ -229,9 +218,9 @@ class _Work:
                 f"record the {made.whole.level} level there too",
             )
         rows.rest_on(row, [*made.cell.runs_of(method.name, method.parameters), run])
-        self.held.refuse_invalid([run])
+        self.memory.refuse_invalid([run])
         _refuse_same_records(made.whole, run)
-        other = self.held.launches(run)
+        other = self.memory.launches(run)
         self._describe(row, run)
         if made.calls is not None:
             self._score_operations(made.calls, made.selection.weights.elsewhere, row, run, other)
@@ -257,10 +246,10 @@ class _Work:
         )
         row.part_error_percent = target.score_calls(calls, elsewhere).part_error_percent
 
-    def _score_launches(self, made: _Made, row: Row, run: RunData, other: Launches) -> None:
-        alignments = self.held.aligned(made.whole, run)
+    def _score_launches(self, made: MadeSelection, row: Row, run: RunData, other: Launches) -> None:
+        alignments = self.memory.aligned(made.whole, run)
         row.match = match_facts(alignments, DEVICES_KIND, "GPUs")
-        reference = self.held.launches(made.whole)
+        reference = self.memory.launches(made.whole)
         scores, _ = score_on_by_weights(
             made.selection, other, DEVICES_KIND, reference=reference, alignments=alignments
         )
@@ -282,24 +271,16 @@ class _Work:
     def _workload(self, run: RunData) -> Workload:
         """The kernels and grids of the launches that selections were made on; found once for all of them."""
         if run.run_id not in self._workloads:
-            self._workloads[run.run_id] = Workload.of(self.held.launches(run))
+            self._workloads[run.run_id] = Workload.of(self.memory.launches(run))
         return self._workloads[run.run_id]
 
     def _describe(self, row: Row, run: RunData) -> None:
-        rows.describe_launches(row, self.held.facts(run), run)
-        rows.describe_ranks(row, self.held.facts(run))
-
-    def _no_selection(self, cell: Cell, method: Method) -> AssayError:
-        blocked = self.blocked[method.position]
-        return RefusedError(
-            f"{method.name} on {cell.device_kind}",
-            f"there is no selection to score: {blocked.status} on {blocked.device}",
-            "see the reason there",
-        )
+        rows.describe_launches(row, self.memory.facts(run), run)
+        rows.describe_ranks(row, self.memory.facts(run))
 
     def release(self) -> None:
         """Free launches that no later row needs: selections by operation are scored by what they call."""
-        self.held.keep_only({made.whole.run_id for made in self.made.values() if made.calls is None})
+        self.memory.keep_only({made.whole.run_id for made in self.made.values() if made.calls is None})
         self._workloads.clear()
 
 
@@ -319,3 +300,37 @@ def _refuse_same_records(reference: RunData, run: RunData) -> None:
             "they hold the same records, so one recording was given for both GPUs",
             "give each GPU its own recording",
         )
+
+
+MOST_REPRESENTATIVES = 2000
+
+
+def exported(selection: Selection, most_representatives: int = MOST_REPRESENTATIVES) -> SelectionInReport:
+    """The selection's document, without groups if there are too many representatives.
+
+    A note in the document then says that the same runs can make the selection again.
+    """
+    representatives = len(selection.representatives.row)
+    if representatives <= most_representatives:
+        return _in_report(selection)
+    nothing = selection.representatives.row[:0]
+    shortened = replace(
+        selection,
+        representatives=replace(
+            selection.representatives,
+            row=nothing, group=nothing, weight=nothing, process=nothing, launch=nothing, kernel=(),
+        ),
+        group_launches=nothing,
+        operations=None
+        if selection.operations is None
+        else replace(selection.operations, rows=nothing),
+        instruction_share=None,
+    )  # fmt: skip
+    note = make_note("groups_left_out", representatives=representatives, most=most_representatives)
+    document = _in_report(shortened)
+    document.groups_left_out, document.note = len(selection.group_launches), NoteEntry.of(note)
+    return document
+
+
+def _in_report(selection: Selection) -> SelectionInReport:
+    return SelectionInReport.model_validate(plain(selection.document().to_dict()))

@@ -16,8 +16,7 @@ from assay_report.model.report import Report
 from assay_sampling.launches import table as lt
 from assay_sampling.launches.in_memory import Launches
 from assay_server.analysis import pipeline
-from assay_server.analysis.cells import cells_by_workload
-from assay_server.analysis.rows import Method
+from assay_server.analysis import run_memory as memory
 from assay_server.analysis.runs.loading import load_run
 from assay_server.analysis.runs.request import AnalysisRequest, RunData
 from assay_server.analysis.workload import analyse_workload
@@ -112,7 +111,9 @@ def test_shares_of_the_sms_are_predicted_by_operation_on_other_gpus(
     assert prediction["error_percent"] == pytest.approx(0.0)
 
 
-def test_the_launches_of_a_selection_are_freed_before_other_gpus_are_scored(asked: AnalysisRequest) -> None:
+def test_the_launches_of_a_selection_are_freed_before_other_gpus_are_scored(
+    asked: AnalysisRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     loaded: list[tuple[str, weakref.ref[Launches]]] = []
     held: list[list[str]] = []
 
@@ -123,9 +124,8 @@ def test_the_launches_of_a_selection_are_freed_before_other_gpus_are_scored(aske
         loaded.append((run.device_kind, weakref.ref(launches)))
         return launches
 
-    methods = [Method(0, *METHODS[0], seed=0)]
-    cells = cells_by_workload(asked.runs)["decoder"]
-    found = analyse_workload(asked, asked.runs, cells, methods, load)
+    monkeypatch.setattr(memory, "load_run", load)
+    found = analyse_workload(asked, asked.runs)
     assert [row.status for row in found.rows] == ["ok", "ok"]
     assert [device for device, _ in loaded] == ["V100", "A100"]
     assert held == [[], []]

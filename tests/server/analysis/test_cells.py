@@ -7,7 +7,7 @@ import pytest
 from assay_sampling.errors import RefusedError
 from assay_sampling.launches.table import Condition
 from assay_sampling.notes.registry import make_note
-from assay_server.analysis.cells import cells_by_workload, refuse_invalid, refuse_mixed_marks
+from assay_server.analysis.rows import cells_of, refuse_invalid, refuse_mixed_marks
 from assay_server.analysis.runs.request import AnalysisRequest, RunData
 
 HALF = Condition("none", "none", 50.0)
@@ -26,9 +26,7 @@ def test_cells_keep_the_order_of_the_campaign() -> None:
         run("3", "A100", "light"),
         run("4", "V100", "light", condition=HALF),
     ]
-    found = cells_by_workload(runs)
-    assert list(found) == ["training", "inference"]
-    cells = found["training"]
+    cells = cells_of([run for run in runs if run.workload == "training"])
     assert [(c.device_kind, c.condition.sm_percent) for c in cells] == [
         ("V100", 100.0), ("A100", 100.0), ("V100", 50.0),
     ]  # fmt: skip
@@ -41,14 +39,14 @@ def test_cells_keep_the_order_of_the_campaign() -> None:
 
 
 def test_detailed_alone_is_the_whole() -> None:
-    (cell,) = cells_by_workload([run("0", level="detailed")])["training"]
+    (cell,) = cells_of([run("0", level="detailed")])
     assert cell.whole.run_id == "0"
     assert cell.runs_of("systematic", {}) == (cell.detailed,)
 
 
 def test_the_first_repeat_counts_and_the_report_says_so() -> None:
     runs = [run("b", repeat=1), run("a", repeat=0), run("c", repeat=2)]
-    (cell,) = cells_by_workload(runs)["training"]
+    (cell,) = cells_of(runs)
     assert cell.whole.run_id == "a"
     assert cell.notes == (make_note("repeats_unused", repeats=3, level="light", first_run="a"),)
 

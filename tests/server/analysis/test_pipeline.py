@@ -20,8 +20,8 @@ from assay_sampling.launches.table import BASELINE, Condition, Device
 from assay_sampling.readers.base import ReadOptions
 from assay_sampling.readers.opening import open_recording
 from assay_server.analysis import pipeline
+from assay_server.analysis import run_memory as memory
 from assay_server.analysis import workload as workload_module
-from assay_server.analysis.comparisons import compared
 from assay_server.analysis.runs.request import AnalysisRequest, FailedRun, RunData
 from tests.support.sampling.published import PUBLISHED_PKS
 from tests.support.server.report_forms import render_html, render_markdown
@@ -642,13 +642,13 @@ def test_two_runs_are_aligned_once_for_all_methods(
     store_run: StoreRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    align = compared.align
+    align = memory.align
 
     def counting(left: Any, right: Any, kind: Any) -> Any:
         asked.append(kind)
         return align(left, right, kind)
 
-    monkeypatch.setattr(compared, "align", counting)
+    monkeypatch.setattr(memory, "align", counting)
     runs = [store_run(gpu, "light", KERNELS, duration_ns=range(1, 9)) for gpu in ("V100", "A100", "H100")]
     report = analyse(request(*runs, methods=(("random", {}), *SYSTEMATIC, ("systematic", {}))))
     assert asked == ["exact", "name_block", "position"] * 2

@@ -12,9 +12,9 @@ import pytest
 from assay_sampling.errors import LaunchTableError, MisalignedError, RefusedError
 from assay_sampling.launches.table import Condition, Device
 from assay_server.analysis import pipeline
-from assay_server.analysis.runs.cycles_apart import paired
 from assay_server.analysis.runs.loading import load_run
 from assay_server.analysis.runs.request import AnalysisRequest, FailedRun, RunData
+from assay_server.campaigns.analysing.request_builder import paired
 
 
 def analyse(asked: AnalysisRequest) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from assay_sampling.counters.definitions import COST_UNITS, CYCLE_COUNTERS
 from assay_sampling.counters.missing import how_to_collect
 from assay_sampling.documents.base import plain
 from assay_sampling.documents.common import ErrorDecomposition
-from assay_sampling.errors import AssayError, CounterUnavailableError, RefusedError
+from assay_sampling.errors import CounterUnavailableError, RefusedError
 from assay_sampling.launches.alignment import MatchKind, align_window, require_match
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.scoring.error_parts.decomposition import decompose, with_costs_elsewhere
@@ -38,14 +38,7 @@ from assay_sampling.scoring.two_conditions import (
     weighted_difference_percent,
 )
 from assay_server.analysis import rows
-from assay_server.analysis.comparisons.compared import (
-    DeviceRuns,
-    HeldPairs,
-    MadeSelection,
-    match_facts,
-    rest_on,
-    same_repeat,
-)
+from assay_server.analysis.comparisons.device_runs import DeviceRuns, MadeSelection
 from assay_server.analysis.runs.request import RunData
 
 KIND: MatchKind = "exact"
@@ -53,22 +46,24 @@ _ACROSS_KIND: MatchKind = "name_block"
 _DISTURBED = "cycles_of_several_passes"
 
 
-def cold_start_entries(
-    device: DeviceRuns, made: Sequence[MadeSelection], held: HeldPairs
-) -> Iterator[ColdStartEntry]:
+def cold_start_entries(device: DeviceRuns, made: Sequence[MadeSelection]) -> Iterator[ColdStartEntry]:
     """One entry for each condition under which a GPU has a flushed detailed run."""
     for flushed_runs in device.groups("detailed"):
-        if flushed_runs[0].condition.cache != "all":
+        condition = flushed_runs[0].condition
+        if condition.cache != "all":
             continue
-        entry = device.entry(ColdStartEntry, flushed_runs[0].condition)
-        try:
-            flushed, warm = _pair(device, flushed_runs)
-            window = _window(entry, flushed, warm, held)
-            entry.selections = [_of_selection(each, device, warm, window, held) for each in made]
-        except AssayError as error:
-            rows.fail(entry, error)
+        entry = device.entry(ColdStartEntry, condition)
+        with rows.status_of(entry):
+            flushed, warm = device.pair(
+                flushed_runs,
+                device.of("detailed", replace(condition, cache="none")),
+                "no detailed run with caches left alone has data, so there is nothing to compare with",
+                where=", caches flushed",
+            )
+            window = _window(entry, flushed, warm, device)
+            entry.selections = [_of_selection(each, device, warm, window) for each in made]
         yield entry
-        held.release()
+        device.memory.release()
 
 
 @dataclass(frozen=True)
@@ -80,25 +75,11 @@ class _Window:
     flushed: np.ndarray
 
 
-def _pair(device: DeviceRuns, flushed: Sequence[RunData]) -> tuple[RunData, RunData]:
-    """A flushed run and the warm run of the same repeat, else the first warm run."""
-    pair = same_repeat(flushed, device.of("detailed", replace(flushed[0].condition, cache="none")))
-    if pair is not None:
-        return pair
-    raise RefusedError(
-        f"{device.workload} on {device.device_kind}, caches flushed",
-        "no detailed run with caches left alone has data, so there is nothing to compare with",
-        "run it again",
-    )
-
-
-def _window(entry: ColdStartEntry, flushed: RunData, warm: RunData, held: HeldPairs) -> _Window:
-    rest_on(entry, (flushed, warm), held)
-    cold_launches, warm_launches = held.launches(flushed), held.launches(warm)
-    alignments = held.aligned(warm, flushed)
-    entry.match = match_facts(alignments, KIND, "caches")
-    matched = alignments[KIND]
-    require_match(matched, subject=f"{warm.run_id} and {flushed.run_id}")
+def _window(entry: ColdStartEntry, flushed: RunData, warm: RunData, device: DeviceRuns) -> _Window:
+    device.rest_on(entry, (flushed, warm))
+    cold_launches, warm_launches = device.memory.launches(flushed), device.memory.launches(warm)
+    entry.match = device.match(warm, flushed, KIND, "caches")
+    matched = device.matched(warm, flushed, KIND)
     quantity = common_cycles(warm_launches, cold_launches)
     flag_disturbed_cycles(entry, ((warm, warm_launches), (flushed, cold_launches)))
     window = _Window(
@@ -170,7 +151,7 @@ def _worst(window: _Window, differences: np.ndarray, warm: Launches) -> WorstLau
 
 
 def _of_selection(
-    made: MadeSelection, device: DeviceRuns, warm: RunData, window: _Window, held: HeldPairs
+    made: MadeSelection, device: DeviceRuns, warm: RunData, window: _Window
 ) -> SelectionDifference:
     """The difference by a selection's representatives and weights; an AssayError becomes its status."""
     entry = SelectionDifference(
@@ -178,8 +159,8 @@ def _of_selection(
         selection=made.key,
         representatives=len(made.selection.representatives.row),
     )
-    try:
-        rows_here = _representatives(made, device, warm, held)
+    with rows.status_of(entry):
+        rows_here = _representatives(made, device, warm)
         places = counterparts(rows_here, window.warm_rows, np.arange(len(window.warm_rows)))
         inside = places >= 0
         entry.representatives_in_window = int(inside.sum())
@@ -191,9 +172,7 @@ def _of_selection(
             made.selection.representatives.weight[inside],
         )
         if inside.all() and made.whole.level == "detailed":
-            entry.started_cold = _started_cold(made, window, places, len(held.launches(warm)))
-    except AssayError as error:
-        rows.fail(entry, error)
+            entry.started_cold = _started_cold(made, window, places, len(device.memory.launches(warm)))
     return entry
 
 
@@ -215,11 +194,11 @@ def _started_cold(
     return ErrorDecomposition.model_validate(parts.to_dict())
 
 
-def _representatives(made: MadeSelection, device: DeviceRuns, warm: RunData, held: HeldPairs) -> np.ndarray:
+def _representatives(made: MadeSelection, device: DeviceRuns, warm: RunData) -> np.ndarray:
     """Rows of the representatives in the warm detailed run, shape (r,); -1 for those that it lacks."""
     chosen = made.selection.representatives.row
     if made.whole.level == "detailed":
-        return _across(chosen, made.whole, warm, held)
+        return _across(chosen, made.whole, warm, device)
     light = next(iter(device.of("light", warm.condition)), None)
     if light is None:
         raise RefusedError(
@@ -227,16 +206,15 @@ def _representatives(made: MadeSelection, device: DeviceRuns, warm: RunData, hel
             f"it was made on a light run, and {device.device_kind} has no light run to find its launches in",
             "run the light level there too",
         )
-    in_light = _across(chosen, made.whole, light, held)
-    matched = align_window(held.launches(warm), held.launches(light), KIND)
+    in_light = _across(chosen, made.whole, light, device)
+    matched = align_window(device.memory.launches(warm), device.memory.launches(light), KIND)
     require_match(matched, subject=f"{warm.run_id} and {light.run_id}")
     return counterparts(in_light, matched.right_rows, matched.left_rows)
 
 
-def _across(chosen: np.ndarray, made_on: RunData, here: RunData, held: HeldPairs) -> np.ndarray:
+def _across(chosen: np.ndarray, made_on: RunData, here: RunData, device: DeviceRuns) -> np.ndarray:
     """Rows of the chosen launches in another run."""
     if made_on.run_id == here.run_id:
         return chosen
-    matched = held.aligned(made_on, here)[_ACROSS_KIND]
-    require_match(matched, subject=f"{made_on.run_id} and {here.run_id}")
+    matched = device.matched(made_on, here, _ACROSS_KIND)
     return counterparts(chosen, matched.left_rows, matched.right_rows)

@@ -13,16 +13,15 @@ from collections.abc import Iterator, Sequence
 from statistics import fmean
 
 from assay_report.model.compared import OverheadEntry
-from assay_sampling.errors import AssayError
 from assay_sampling.launches.table import BASELINE
 from assay_server.analysis import rows
-from assay_server.analysis.comparisons.compared import DeviceRuns, HeldPairs, rest_on
+from assay_server.analysis.comparisons.device_runs import DeviceRuns
 from assay_server.analysis.runs.request import RunData
 
 HIGH_PERCENT = 100.0
 
 
-def overhead_entries(device: DeviceRuns, held: HeldPairs) -> Iterator[OverheadEntry]:
+def overhead_entries(device: DeviceRuns) -> Iterator[OverheadEntry]:
     """An entry for each level and condition of a GPU that has bare runs with a known wall time.
 
     An invalid run becomes the entry's status.
@@ -34,12 +33,10 @@ def overhead_entries(device: DeviceRuns, held: HeldPairs) -> Iterator[OverheadEn
         for runs in device.groups(level):
             timed = [run for run in runs if run.wall_seconds > 0 and run.executions]
             if timed:
-                yield _entry(device, timed, bare, held)
+                yield _entry(device, timed, bare)
 
 
-def _entry(
-    device: DeviceRuns, runs: Sequence[RunData], bare: Sequence[RunData], held: HeldPairs
-) -> OverheadEntry:
+def _entry(device: DeviceRuns, runs: Sequence[RunData], bare: Sequence[RunData]) -> OverheadEntry:
     entry = device.entry(
         OverheadEntry,
         runs[0].condition,
@@ -49,21 +46,22 @@ def _entry(
         bare_repeats=len(bare),
         executions=sum(run.executions for run in runs) / len(runs),
     )
-    try:
-        rest_on(entry, [*bare, *runs], held)
-    except AssayError as error:
-        rows.fail(entry, error)
-        return entry
-    wall, bare_wall = _per_execution(runs), _per_execution(bare)
-    busy, bare_busy = _busy_per_execution(runs), _busy_per_execution(bare)
-    overhead_percent = 100.0 * (wall / bare_wall - 1.0)
-    entry.wall_seconds, entry.bare_wall_seconds, entry.overhead_percent = wall, bare_wall, overhead_percent
-    entry.busy_seconds, entry.bare_busy_seconds = busy, bare_busy
-    if busy is not None and bare_busy:
-        entry.busy_overhead_percent = 100.0 * (busy / bare_busy - 1.0)
-    if runs[0].level == "light" and overhead_percent > HIGH_PERCENT:
-        detail = f"{overhead_percent:.0f} % more wall time than the bare run"
-        rows.flag(entry, runs[0].run_id, "profiler_overhead_high", detail)
+    with rows.status_of(entry):
+        device.rest_on(entry, [*bare, *runs])
+        wall, bare_wall = _per_execution(runs), _per_execution(bare)
+        busy, bare_busy = _busy_per_execution(runs), _busy_per_execution(bare)
+        overhead_percent = 100.0 * (wall / bare_wall - 1.0)
+        entry.wall_seconds, entry.bare_wall_seconds, entry.overhead_percent = (
+            wall,
+            bare_wall,
+            overhead_percent,
+        )
+        entry.busy_seconds, entry.bare_busy_seconds = busy, bare_busy
+        if busy is not None and bare_busy:
+            entry.busy_overhead_percent = 100.0 * (busy / bare_busy - 1.0)
+        if runs[0].level == "light" and overhead_percent > HIGH_PERCENT:
+            detail = f"{overhead_percent:.0f} % more wall time than the bare run"
+            rows.flag(entry, runs[0].run_id, "profiler_overhead_high", detail)
     return entry
 
 

@@ -9,22 +9,20 @@ if the numbers differ, the workload itself did other work.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from assay_report.model.compared import FirstDifference, SequenceEntry
-from assay_sampling.errors import AssayError
 from assay_sampling.launches.in_memory import Launches
 from assay_server.analysis import rows
-from assay_server.analysis.comparisons.compared import DeviceRuns, HeldPairs
+from assay_server.analysis.comparisons.device_runs import DeviceRuns
 from assay_server.analysis.runs.request import RunData
 
 _COMPARED = ("kernel_id", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
 _MOST_LAUNCHES = 1 << 40  # per process
 
 
-def sequence_entries(device: DeviceRuns, held: HeldPairs) -> Iterator[SequenceEntry]:
+def sequence_entries(device: DeviceRuns) -> Iterator[SequenceEntry]:
     """An entry for each run whose launches differ from the reference's; an AssayError becomes its status."""
     on_all_sms = [run for run in device.runs if run.condition.sm_percent in (None, 100.0)]
     runs = [run for run in on_all_sms if run.live and run.launches]
@@ -33,13 +31,13 @@ def sequence_entries(device: DeviceRuns, held: HeldPairs) -> Iterator[SequenceEn
         return
     for run in runs:
         if run is not reference:
-            entry = _compared(device, reference, run, held)
-            if entry is not None:
+            entry = _compared(device, reference, run)
+            if entry.status != "ok" or entry.differing:
                 yield entry
-            held.release()
+            device.memory.release()
 
 
-def _compared(device: DeviceRuns, reference: RunData, run: RunData, held: HeldPairs) -> SequenceEntry | None:
+def _compared(device: DeviceRuns, reference: RunData, run: RunData) -> SequenceEntry:
     entry = device.entry(
         SequenceEntry,
         run.condition,
@@ -51,42 +49,26 @@ def _compared(device: DeviceRuns, reference: RunData, run: RunData, held: HeldPa
         launches=run.launches,
         reference_launches=reference.launches,
     )
-    try:
-        mismatch = difference(held.launches(reference), held.launches(run), window=run.level == "detailed")
-    except AssayError as error:
-        rows.fail(entry, error)
-        return entry
-    if mismatch is None:
-        return None
-    entry.differing, entry.counts_differ = mismatch.differing, mismatch.counts_differ
-    entry.first_difference = mismatch.first
-    first = mismatch.first
-    detail = (
-        f"against {reference.run_id}: {mismatch.differing:,} launches differ, the first is launch "
-        f"{first.launch:,} of process {first.process}: {first.run} instead of {first.reference}"
-    )
-    name = "sequence_differs" if mismatch.counts_differ else "kernel_choice_differs"
-    rows.flag(entry, run.run_id, name, detail)
+    with rows.status_of(entry):
+        _compare(entry, device.memory.launches(reference), device.memory.launches(run))
+    first = entry.first_difference
+    if first is not None:
+        detail = (
+            f"against {reference.run_id}: {entry.differing:,} launches differ, the first is launch "
+            f"{first.launch:,} of process {first.process}: {first.run} instead of {first.reference}"
+        )
+        name = "sequence_differs" if entry.counts_differ else "kernel_choice_differs"
+        rows.flag(entry, run.run_id, name, detail)
     return entry
 
 
-@dataclass(frozen=True)
-class SequenceDifference:
-    """``differing`` counts launches that only one run has, or that differ in kernel, grid or block;
-    ``counts_differ``: one run has launches that the other lacks."""
+def _compare(entry: SequenceEntry, reference: Launches, other: Launches) -> None:
+    """Fill in where the launches of two runs differ; nothing if they agree.
 
-    differing: int
-    counts_differ: bool
-    first: FirstDifference
-
-
-def difference(reference: Launches, other: Launches, *, window: bool) -> SequenceDifference | None:
-    """Where the launches of two runs differ; None if they agree.
-
-    Args:
-        reference: sorted by process and launch, as :class:`Launches` always are.
-        other: sorted the same way.
-        window: ``other`` holds only part of the launches, so launches that it lacks do not count.
+    ``differing`` counts launches that only one run has, or that differ in kernel, grid or block;
+    ``counts_differ``: one run has launches that the other lacks. A detailed run holds only part of the
+    launches, so launches that it lacks do not count. Both are sorted by process and launch, as
+    :class:`Launches` always are.
     """
     left, right = _places(reference), _places(other)
     _, left_rows, right_rows = np.intersect1d(left, right, assume_unique=True, return_indices=True)
@@ -94,9 +76,7 @@ def difference(reference: Launches, other: Launches, *, window: bool) -> Sequenc
     for name in _COMPARED:
         unequal |= reference.column(name)[left_rows] != other.column(name)[right_rows]
     extra = len(right) - len(right_rows)
-    lacking = 0 if window else len(left) - len(left_rows)
-    if not (unequal.any() or extra or lacking):
-        return None
+    lacking = 0 if entry.level == "detailed" else len(left) - len(left_rows)
     firsts: list[tuple[int, int | None, int | None]] = []
     if unequal.any():
         at = int(np.argmax(unequal))
@@ -107,14 +87,16 @@ def difference(reference: Launches, other: Launches, *, window: bool) -> Sequenc
     if lacking:
         row = int(np.argmax(~np.isin(left, right)))
         firsts.append((int(left[row]), row, None))
+    if not firsts:
+        return
     place, left_row, right_row = min(firsts, key=lambda each: each[0])
-    first = FirstDifference(
+    entry.differing, entry.counts_differ = int(unequal.sum()) + extra + lacking, bool(extra or lacking)
+    entry.first_difference = FirstDifference(
         process=place // _MOST_LAUNCHES,
         launch=place % _MOST_LAUNCHES,
         reference=_described(reference, left_row),
         run=_described(other, right_row),
     )
-    return SequenceDifference(int(unequal.sum()) + extra + lacking, bool(extra or lacking), first)
 
 
 def _places(launches: Launches) -> np.ndarray:

@@ -1,18 +1,29 @@
-"""Reads a run's launches back from the record store and joins its slices."""
+"""Reads a run's launches back from the record store and joins its slices, and the cycles measured apart.
+
+Slices of one run may come from several GPUs. Model, tool, driver and condition are compared from the tables'
+metadata; the speed of the GPUs and the sequences of kernels need the launches.
+
+True cycles may come from a run in one pass, features from another run: the two are joined launch by launch.
+Replaying a launch for several passes saves and restores its memory between them, which disturbs its caches;
+a single pass does not. Source: docs/nvidia-tools.md, "What makes two measurements comparable" and "Passes".
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from assay_sampling.errors import AssayError, InputError, LaunchTableError, RefusedError
+from assay_sampling.errors import AssayError, InputError, LaunchTableError, MisalignedError, RefusedError
 from assay_sampling.gathering.from_batches import gather
 from assay_sampling.gathering.named_range import restricted, rows_in_window
+from assay_sampling.launches.alignment import LEAST_MATCH_PERCENT, Alignment, align_window, require_match
 from assay_sampling.launches.in_memory import Launches
 from assay_sampling.launches.joining import ordinal_among, renumbered
+from assay_sampling.launches.levels import refuse_other_kind, source_of
 from assay_sampling.launches.ranges import Extent, extent_of, joined_extent, ranges_with_gaps
 from assay_sampling.launches.table import (
     Device,
@@ -22,12 +33,10 @@ from assay_sampling.launches.table import (
     table_metadata,
     with_metadata,
 )
-from assay_sampling.notes.registry import Note, make_note
+from assay_sampling.notes.registry import Note, distinct_notes, make_note
 from assay_sampling.readers.opening import open_recording
 from assay_sampling.running.identity import origin_of
-from assay_server.analysis.runs.cycles_apart import with_true_cycles
 from assay_server.analysis.runs.request import RunData
-from assay_server.analysis.runs.side_by_side import require_equal_clocks
 
 
 def load_run(run: RunData, memory_limit_bytes: int) -> Launches:
@@ -198,3 +207,125 @@ def _check_against_plan(run: RunData, launches: Launches) -> None:
         )
     if not len(launches):
         raise RefusedError(f"run {run.run_id}", "it has no launches", "see the run's log for the cause")
+
+
+# The run in one pass measures these better.
+COSTS = (
+    "cycles_gpc_avg", "cycles_gpc_max", "cycles_sys_avg", "cycles_sm_active_avg", "profiled_duration_ns",
+    "clock_gpc_hz", "instructions",
+)  # fmt: skip
+
+
+def with_true_cycles(features: Launches, cycles: Launches) -> Launches:
+    """The launches that both runs have: those of ``features`` with the costs that ``cycles`` measured.
+
+    ``replay_passes`` stays that of the features. Raises RefusedError if the runs are of different kinds,
+    MisalignedError if fewer than 99 % of their launches are the same.
+    """
+    subject = f"{source_of(features)} and {source_of(cycles)}"
+    refuse_other_kind(subject, features, cycles)
+    # A window without a fixed end may end at different launches in the two runs.
+    if len(features) <= len(cycles):
+        matched = align_window(features, cycles)
+        rows, cost_rows = matched.left_rows, matched.right_rows
+    else:
+        matched = align_window(cycles, features)
+        rows, cost_rows = matched.right_rows, matched.left_rows
+    require_match(matched, subject=subject)
+    table, costs = features.take(rows).table, cycles.take(cost_rows).table
+    for name in COSTS:
+        if name in costs.schema.names:
+            table = _with_column(table, costs.schema.field(name), costs[name])
+    notes = (*features.notes, *_notes(features, cycles, len(rows)))
+    return replace(features, table=table, notes=distinct_notes(notes))
+
+
+def _with_column(table: pa.Table, field: pa.Field, values: pa.ChunkedArray) -> pa.Table:
+    place = table.schema.get_field_index(field.name)
+    return table.append_column(field, values) if place < 0 else table.set_column(place, field, values)
+
+
+def _notes(features: Launches, cycles: Launches, joined: int) -> list[Note]:
+    notes = [make_note("cycles_of_another_run", cycles=source_of(cycles), counters=source_of(features))]
+    if joined < len(features):
+        notes.append(make_note("launches_in_both", joined=joined, launches=len(features)))
+    passes = cycles.column("replay_passes") if "replay_passes" in cycles.table.schema.names else np.ones(1)
+    if np.nanmax(passes, initial=1.0) > 1:
+        notes.append(make_note("cycles_disturbed", run=source_of(cycles), passes=float(np.nanmax(passes))))
+    return notes
+
+
+MOST_CLOCK_DIFFERENCE_PERCENT = 5.0
+_NS_TO_MHZ = 1e3
+
+
+def clock_mhz(launches: Launches, rows: np.ndarray | None = None) -> float | None:
+    """The mean SM clock over the time in which launches were profiled; None where it was not measured.
+
+    ``rows``: of these launches, as a mask of shape (n,); None: of all.
+    """
+    names = launches.table.schema.names
+    if "cycles_gpc_avg" not in names or "profiled_duration_ns" not in names:
+        return None
+    cycles, nanoseconds = launches.column("cycles_gpc_avg"), launches.column("profiled_duration_ns")
+    known = np.isfinite(cycles) & np.isfinite(nanoseconds) & (nanoseconds > 0)
+    if rows is not None:
+        known &= rows
+    if not known.any():
+        return None
+    return _NS_TO_MHZ * float(cycles[known].sum()) / float(nanoseconds[known].sum())
+
+
+def require_equal_clocks(launches: Launches) -> None:
+    """Raise LaunchTableError if the GPUs' SM clocks, over all their launches, are more than 5 % apart.
+
+    A GPU's clock is its cycles over its time, both from one run; without them nothing is compared.
+    """
+    if clock_mhz(launches) is None:
+        return
+    by_gpu = {label: clock_mhz(launches, rows) for label, rows in _by_gpu(launches).items()}
+    clocks = {label: mhz for label, mhz in by_gpu.items() if mhz is not None}
+    slowest, fastest = min(clocks.values(), default=0.0), max(clocks.values(), default=0.0)
+    if fastest <= (1 + MOST_CLOCK_DIFFERENCE_PERCENT / 100) * slowest:
+        return
+    listing = ", ".join(f"{label} {mhz:,.0f} MHz" for label, mhz in clocks.items())
+    raise LaunchTableError(
+        ", ".join(launches.sources) or "launches",
+        f"its slices were made side by side, and the SM clocks of the GPUs are more than "
+        f"{MOST_CLOCK_DIFFERENCE_PERCENT:g} % apart ({listing})",
+        "cool the GPUs evenly or lock their clocks, and run it again, or profile it on one GPU",
+    )
+
+
+def require_equal_sequences(detailed: Launches, alignment: Alignment) -> None:
+    """Raise MisalignedError if the slices of one of the GPUs do not match the light run.
+
+    ``alignment`` aligns the window (left) with the light run; for a single GPU it suffices by itself.
+    """
+    by_gpu = _by_gpu(detailed)
+    if len(by_gpu) < 2:
+        return
+    matched = np.zeros(len(detailed), bool)
+    matched[alignment.left_rows] = True
+    for label, rows in by_gpu.items():
+        percent = 100.0 * float(matched[rows].mean())
+        if percent < LEAST_MATCH_PERCENT:
+            raise MisalignedError(
+                ", ".join(detailed.sources) or "launches",
+                f"its slices were made side by side, and only {percent:.2f} % of the launches of {label} "
+                f"match the light run ({LEAST_MATCH_PERCENT:g} % are needed)",
+                "make the workload launch the same kernels every time, with library autotuning off",
+                alignment.differences,
+            )
+
+
+def _by_gpu(launches: Launches) -> dict[str, np.ndarray]:
+    """The rows made on each GPU, by the GPU's name; shape (n,) each."""
+    ordinals = launches.column("device")
+    known = {device.index: device for device in launches.metadata.devices}
+    rows = {}
+    for ordinal in np.unique(ordinals).tolist():
+        device = known.get(ordinal)
+        label = f"GPU {ordinal}" if device is None else f"{device.name} {device.uuid or ordinal}"
+        rows[label] = ordinals == ordinal
+    return rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,11 @@ from assay_server.campaign_file.compiled import Ranks, SlicePlan
 from assay_server.places import RecordsPlace
 
 DEFAULT_METHODS: tuple[tuple[str, Mapping[str, Any]], ...] = (("pks", {}), ("random", {}), ("systematic", {}))
+
+
+def distinct_texts(texts: Iterable[str]) -> tuple[str, ...]:
+    """Each text once, in order of its first place, without empty ones."""
+    return tuple(dict.fromkeys(text for text in texts if text))
 
 
 @dataclass(frozen=True)

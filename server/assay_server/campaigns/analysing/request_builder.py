@@ -12,14 +12,15 @@ import hashlib
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
+from datetime import UTC, datetime
 
 from assay_core.records.campaign import AttemptState, RunState
 from assay_core.records.validity_flag import ValidityFlag
 from assay_sampling.counters.definitions import COST_COUNTERS
 from assay_sampling.errors import StorageError
+from assay_sampling.running.attempt_facts import AttemptFacts, LibraryFact, parse_facts
 from assay_sampling.running.validity import invalidates
-from assay_server.analysis.runs.facts import run_facts
-from assay_server.analysis.runs.request import AnalysisRequest, FailedRun, RunData
+from assay_server.analysis.runs.request import AnalysisRequest, FailedRun, RunData, RunFacts, distinct_texts
 from assay_server.store.model import Campaign, Run, Slice
 from assay_server.store.record_store import RecordStore
 from assay_server.store.sql import SqlTransaction
@@ -37,8 +38,6 @@ def analysis_request(
     ``windows_so_far``: with detailed runs under way, as far as their slices go without a gap: they are
     shorter windows of the same workloads.
     """
-    from assay_server.analysis.runs.cycles_apart import paired  # noqa: PLC0415 - it loads the analysis
-
     campaign = store.campaign(campaign_id)
     if campaign is None:
         raise StorageError(campaign_id, "the store lost this campaign")
@@ -202,3 +201,70 @@ def _judged(run: RunData, runs: Sequence[RunData]) -> RunData:
         f"has {whole.launches:,} launches"
     )
     return replace(run, flags=(*run.flags, (_WINDOW_SHORT, detail, invalidates(_WINDOW_SHORT))))
+
+
+def paired(runs: Sequence[RunData], failed_runs: Sequence[FailedRun] = ()) -> tuple[RunData, ...]:
+    """The runs; each run of features holds the run that measured its cycles in one pass, if any.
+
+    The run of cycles is then no longer in the list; its flags join those of the run of features. If it has
+    no data, the run of features keeps its own cycles, with a flag.
+    """
+    of_cycles = {_identity(run): run for run in runs if run.level == "detailed" and run.costs_only}
+    gone = {_identity(run): run.run_id for run in failed_runs if run.level == "detailed"}
+    all_runs: list[RunData] = []
+    served: set[str] = set()
+    for run in runs:
+        if run.level != "detailed" or run.costs_only:
+            all_runs.append(run)
+        elif (cycles := of_cycles.get(_identity(run))) is not None:
+            flags = ((name, f"{cycles.run_id}: {detail}", bad) for name, detail, bad in cycles.flags)
+            all_runs.append(replace(run, cycles=cycles, flags=(*run.flags, *flags)))
+            served.add(cycles.run_id)
+        elif (failed := gone.get(_identity(run))) is not None:
+            detail = f"run {failed}, which should have measured them in one pass, has no data"
+            all_runs.append(replace(run, flags=(*run.flags, ("cycles_of_several_passes", detail, False))))
+        else:
+            all_runs.append(run)
+    return tuple(run for run in all_runs if run.run_id not in served)
+
+
+def _identity(run: RunData | FailedRun) -> tuple[object, ...]:
+    return run.workload, run.device_kind, run.condition, run.repeat
+
+
+def run_facts(attempts: Iterable[tuple[int, str]], *, measured: bool) -> RunFacts:
+    """The facts of a run, from its published attempts.
+
+    Args:
+        attempts: for each, when it was leased (Unix time in milliseconds), and its facts as text.
+        measured: whether the attempts measured silicon; if not, the days are left out.
+    """
+    days, texts = set[str](), dict[str, None]()
+    for leased_at_ms, text in attempts:
+        texts[text] = None
+        if measured and leased_at_ms:
+            days.add(datetime.fromtimestamp(leased_at_ms / 1000, UTC).date().isoformat())
+    known = [facts for facts in map(parse_facts, texts) if facts is not None]
+    return replace(_merged(known), days=tuple(sorted(days)))
+
+
+def _merged(attempts: Sequence[AttemptFacts]) -> RunFacts:
+    return RunFacts(
+        gpus=distinct_texts(facts.gpu for facts in attempts),
+        drivers=distinct_texts(facts.driver for facts in attempts),
+        tools=tuple(dict.fromkeys((tool.name, tool.version) for facts in attempts for tool in facts.tools)),
+        libraries=_by_name(library for facts in attempts for library in facts.libraries.found),
+        library_notes=distinct_texts(facts.libraries.note for facts in attempts),
+        bundles=distinct_texts(facts.bundle for facts in attempts),
+        programs=distinct_texts(facts.program.sha256 for facts in attempts),
+        compile_caches=distinct_texts(facts.compile_cache for facts in attempts),
+    )
+
+
+def _by_name(libraries: Iterable[LibraryFact]) -> dict[str, dict[str, str]]:
+    """The libraries that the workload itself loaded: by name, each build with its version for people."""
+    builds: dict[str, dict[str, str]] = {}
+    for library in libraries:
+        if not library.of_tool:
+            builds.setdefault(library.name, {}).setdefault(library.build, library.label)
+    return builds
