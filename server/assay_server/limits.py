@@ -30,7 +30,7 @@ def _limit(number: int, effect: str) -> int:
 class CampaignFileLimits:
     """Bounds of one campaign file (:mod:`assay_server.campaign_file.yaml_source`); larger ones are split.
 
-    What its numbers multiply to: :mod:`assay_server.campaign_file.faults.sizes`.
+    What its numbers multiply to: :mod:`assay_server.campaign_file.sizes`.
     """
 
     campaign_file_bytes: int = _limit(1 * _MIB, "the file is refused: split it into several campaigns")

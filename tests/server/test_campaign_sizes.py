@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from assay_sampling.errors import CampaignError
 from assay_server.campaign_file.compiled import Slicing
-from assay_server.campaign_file.faults.sizes import most_bytes, most_runs, most_slices, slices_of_a_light_run
+from assay_server.campaign_file.sizes import most_bytes, most_runs, most_slices, slices_of_a_light_run
 from assay_server.campaign_file.slices import SliceCost, most_windows, planned_windows
 from assay_server.campaigns.planning.plan import plan_campaign
 from tests.support.server.campaign_files import load_campaign

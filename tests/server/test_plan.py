@@ -15,8 +15,8 @@ from assay_sampling.counters.definitions import COST_COUNTERS, features_of
 from assay_sampling.errors import CampaignError
 from assay_sampling.launches.table import BASELINE, Condition
 from assay_sampling.running.identity import device_key
-from assay_server.campaign_file.faults.sizes import most_runs, most_slices
 from assay_server.campaign_file.reading import compile_campaign
+from assay_server.campaign_file.sizes import most_runs, most_slices
 from assay_server.campaigns.planning.plan import next_number, plan_campaign
 from tests.support.server.campaign_files import load_campaign
 

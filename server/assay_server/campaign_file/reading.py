@@ -19,8 +19,8 @@ from assay_server.campaign_file.compiled import (
     RepeatRule,
     SchedulingRules,
 )
-from assay_server.campaign_file.faults.meaning import campaign_faults
-from assay_server.campaign_file.faults.messages import error_of, fault_of
+from assay_server.campaign_file.faults import campaign_faults
+from assay_server.campaign_file.messages import error_of, fault_of
 from assay_server.campaign_file.spec import Campaign
 from assay_server.campaign_file.yaml_source import REMEDY, Document, Place, parse_yaml
 

@@ -1,7 +1,7 @@
 """The content of a campaign file: its keys, their types and their ranges.
 
 The models below document the format; ``docs/campaign-file.md`` shows it by example, ``docs/scheduling.md``
-the keys that say where and when runs may be made. :mod:`assay_server.campaign_file.faults.meaning` checks
+the keys that say where and when runs may be made. :mod:`assay_server.campaign_file.faults` checks
 rules between fields.
 """
 

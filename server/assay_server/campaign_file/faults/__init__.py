@@ -1,1 +1,0 @@
-"""Faults of a campaign file, with their line and field."""
