@@ -21,8 +21,8 @@ from assay_server import content_hash
 from assay_server.analysis.runs import intact
 from assay_server.analysis.runs.intact import RecordsChangedError
 from assay_server.analysis.runs.request import AnalysisRequest, FailedRun, RunData
-from assay_server.campaigns.analysing.executors.pool import WorkerPool
-from assay_server.campaigns.analysing.parts import submit_analysis
+from assay_server.campaigns.analysing.executors import WorkerPool
+from assay_server.campaigns.analysing.job import submit_analysis
 from assay_server.store.model import Campaign
 from tests.support.server.analysis_lab import HandExecutor, Lab
 from tests.support.server.cancelling import cancel

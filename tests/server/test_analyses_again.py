@@ -18,8 +18,7 @@ from assay_core.records.campaign import CampaignState
 from assay_sampling.launches.table import Condition
 from assay_server.analysis.runs.request import AnalysisRequest, FailedRun, RunData
 from assay_server.campaigns.analysing.analyses import Analyses
-from assay_server.campaigns.analysing.job import Pages, analyse_campaign
-from assay_server.campaigns.analysing.parts import request_for, submit_analysis
+from assay_server.campaigns.analysing.job import Pages, analyse_campaign, request_for, submit_analysis
 from tests.support.server.analysis_lab import HandExecutor
 from tests.support.server.campaign_to_analyse import Ended, Inline, analysed
 from tests.support.server.workloads_to_analyse import made_request

@@ -15,11 +15,11 @@ import pytest
 from assay_sampling.errors import ParameterError
 from assay_sampling.methods import registry
 from assay_server.analysis.reproducible import versions
-from assay_server.campaigns.analysing.executors import on_worker
-from assay_server.campaigns.analysing.executors.interface import ExecutorApart
-from assay_server.campaigns.analysing.executors.on_worker import differences
-from assay_server.campaigns.analysing.executors.pool import WorkerPool
-from assay_server.campaigns.analysing.parts import submit_analysis
+from assay_server.places import analysis_place
+from assay_server.campaigns.analysing import dask_workers
+from assay_server.campaigns.analysing.dask_workers import differences
+from assay_server.campaigns.analysing.executors import ExecutorApart, WorkerPool
+from assay_server.campaigns.analysing.job import submit_analysis
 from assay_server.config import ServerSettings
 from assay_server.places import analysis_place
 from tests.support.server.analysis_lab import HandExecutor
@@ -124,7 +124,7 @@ def test_workers_elsewhere_are_compared_by_all_packages_that_numbers_may_change_
     dask = SimpleNamespace(get_versions=_as_dask_says)
     monkeypatch.setitem(sys.modules, "distributed", SimpleNamespace(versions=dask))  # it takes long to load
     monkeypatch.setitem(sys.modules, "distributed.versions", dask)
-    compared = on_worker.releases_here.__wrapped__()
+    compared = dask_workers.releases_here.__wrapped__()
     assert {"scipy", "pydantic", "duckdb", "made-methods", "other-methods"} | {"assay-gpu", *versions()} - {
         "assay"
     } == set(compared)

@@ -10,7 +10,7 @@ import pytest
 
 _PROGRAM = """
 import resource
-from assay_server.campaigns.analysing.executors.on_worker import keep_freed_memory
+from assay_server.campaigns.analysing.dask_workers import keep_freed_memory
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

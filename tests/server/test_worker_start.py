@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 from concurrent.futures import ProcessPoolExecutor
 
-from assay_server.campaigns.analysing.job import end_with_server
+from assay_server.campaigns.analysing.executors import end_with_server
 
 
 def semaphores_of_joblib() -> bool:

@@ -10,12 +10,11 @@ import psutil
 import pytest
 
 from assay_core.records.campaign import CampaignState
+from assay_server.campaigns.analysing import dask_workers
 from assay_server.campaigns.analysing.analyses import Analyses
-from assay_server.campaigns.analysing.executors import dask_workers
-from assay_server.campaigns.analysing.executors.dask_workers import DaskWorkers
-from assay_server.campaigns.analysing.executors.interface import WorkersAwayError
-from assay_server.campaigns.analysing.job import analyse_campaign
-from assay_server.campaigns.analysing.parts import submit_analysis
+from assay_server.campaigns.analysing.dask_workers import DaskWorkers
+from assay_server.campaigns.analysing.executors import WorkersAwayError
+from assay_server.campaigns.analysing.job import analyse_campaign, submit_analysis
 from tests.services.dask_cluster import OwnDask, made_tls_files
 from tests.support.server.analysis_lab import HandExecutor, Lab
 from tests.support.server.executor_contract import ExecutorContract

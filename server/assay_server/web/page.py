@@ -20,7 +20,7 @@ from assay_core.records.identity import WebLink, WebLinkAsked
 from assay_sampling.errors import NotIdentifiedError
 from assay_server.access.audit import note_subject
 from assay_server.access.caller import current_caller
-from assay_server.campaigns.analysing.executors.pool import WorkerPool
+from assay_server.campaigns.analysing.executors import WorkerPool
 from assay_server.campaigns.analysing.provisional import ProvisionalReports
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.limits import Limits

@@ -15,11 +15,9 @@ from pathlib import Path
 import psutil
 
 from assay_server.analysis.runs.request import AnalysisRequest
-from assay_server.campaigns.analysing.executors.dask_workers import DaskWorkers
-from assay_server.campaigns.analysing.executors.interface import Executors, WorkersAwayError
-from assay_server.campaigns.analysing.executors.pool import WorkerPool
-from assay_server.campaigns.analysing.job import Pages
-from assay_server.campaigns.analysing.parts import submit_analysis
+from assay_server.campaigns.analysing.dask_workers import DaskWorkers
+from assay_server.campaigns.analysing.executors import Executors, WorkerPool, WorkersAwayError
+from assay_server.campaigns.analysing.job import Pages, submit_analysis
 from tests.bench.lab.goals import Goal
 from tests.bench.scale.sections import ScaleSize
 from tests.services.dask_cluster import OwnDask

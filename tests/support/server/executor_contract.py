@@ -11,9 +11,8 @@ from typing import Any, cast
 import pytest
 
 from assay_sampling.errors import RefusedError
-from assay_server.campaigns.analysing.executors.interface import Executors, WorkersAwayError
-from assay_server.campaigns.analysing.job import analyse_campaign
-from assay_server.campaigns.analysing.parts import submit_analysis
+from assay_server.campaigns.analysing.executors import Executors, WorkersAwayError
+from assay_server.campaigns.analysing.job import analyse_campaign, submit_analysis
 from tests.support.server.server_support import eventually
 from tests.support.server.worker_tasks import refuse
 from tests.support.server.workloads_to_analyse import made_request

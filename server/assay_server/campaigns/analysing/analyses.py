@@ -30,9 +30,8 @@ from assay_sampling.errors import (
 from assay_sampling.running.failures import FailureClass
 from assay_server.analysis.runs.intact import RecordsChangedError, unreadable_copy
 from assay_server.analysis.runs.request import AnalysisRequest
-from assay_server.campaigns.analysing.executors.interface import ExecutorApart, WorkersAwayError
-from assay_server.campaigns.analysing.job import Pages
-from assay_server.campaigns.analysing.parts import submit_analysis
+from assay_server.campaigns.analysing.executors import ExecutorApart, WorkersAwayError
+from assay_server.campaigns.analysing.job import Pages, submit_analysis
 from assay_server.campaigns.analysing.request_builder import analysis_request
 from assay_server.campaigns.ingest.lost_records import look_again, lose_records
 from assay_server.campaigns.planning.repeats import repeats_wanted
@@ -147,15 +146,14 @@ class Analyses:
             with self._coordinator.snapshot() as store:
                 request = analysis_request(store, campaign_id, self._coordinator.records)
             future = self.submit(request)
-        except WorkersAwayError as error:
-            self._wait_for_workers(begun, error)
-        except StorageError as error:
-            self._wait_for_storage(begun, error)
         except Exception as error:  # noqa: BLE001 - the campaign must hear of it, whatever it is
-            self._end(begun, failure_of_analysis(error, campaign_id))
-        else:
-            self._goes_on(begun)
-            future.add_done_callback(partial(self._done, begun))
+            self._fails(begun, error)
+            return
+        # It may have waited for something that is there again.
+        self._away.pop(campaign_id, None)
+        with contextlib.suppress(StorageError), self._coordinator.schedule() as schedule:
+            schedule.tell_analysis(campaign_id, None)
+        future.add_done_callback(partial(self._done, begun))
 
     def _begun(self, campaign_id: str) -> AnalysisTry | None:
         try:
@@ -164,12 +162,6 @@ class Analyses:
         except StorageError as error:
             _log.warning("the analysis of %s is not begun, and tried again soon: %s", campaign_id, error)
             return None
-
-    def _goes_on(self, begun: AnalysisTry) -> None:
-        """It waited for something that is there again."""
-        self._away.pop(begun.campaign_id, None)
-        with contextlib.suppress(StorageError), self._coordinator.schedule() as schedule:
-            schedule.tell_analysis(begun.campaign_id, None)
 
     def submit(self, request: AnalysisRequest) -> Future[Pages]:
         """Start an analysis, whose report is not stored, on the executor; a broken one is replaced.
@@ -206,19 +198,33 @@ class Analyses:
             self._coordinator.records.stage_report(begun.campaign_id, str(begun.token), forms)
         except CancelledError:
             return
-        except BrokenExecutor as error:
-            self._again_or_end(begun, error)
-        except WorkersAwayError as error:
-            self._wait_for_workers(begun, error)
-        except RecordsChangedError as error:
-            self._measure_again(begun, error)
-        except StorageError as error:
-            self._wait_for_storage(begun, error)
         except Exception as error:  # noqa: BLE001 - the campaign must hear of it, whatever it is
-            self._end(begun, failure_of_analysis(error, begun.campaign_id))
+            self._fails(begun, error)
         else:
             if not self._repeated(begun, pages[0]):
                 self._end(begun, None)
+
+    def _fails(self, begun: AnalysisTry, error: Exception) -> None:
+        """The analysis waits and is tried again, where that helps; else the campaign fails with the error."""
+        if isinstance(error, BrokenExecutor) and self._is_first_break(begun):
+            self._forget(begun)
+            self.start(begun.campaign_id)
+        elif isinstance(error, WorkersAwayError):
+            self._wait_for_workers(begun, error)
+        elif isinstance(error, RecordsChangedError):
+            self._measure_again(begun, error)
+        elif isinstance(error, StorageError):
+            self._wait_for_storage(begun, error)
+        else:
+            with log_about(campaign=begun.campaign_id):
+                self._end(begun, failure_of_analysis(error, begun.campaign_id))
+
+    def _is_first_break(self, begun: AnalysisTry) -> bool:
+        """A worker died and broke its whole pool: try once more; a second death fails the campaign."""
+        with self._lock:
+            first = begun.campaign_id not in self._broken
+            self._broken.add(begun.campaign_id)
+        return first
 
     def _wait_for_storage(self, begun: AnalysisTry, error: StorageError) -> None:
         """Records cannot be read, or the report not written: a campaign of days must not fail for that.
@@ -322,10 +328,8 @@ class Analyses:
             # If that failed the last of its runs, this does not start a second analysis.
             if campaign is not None and campaign.state is CampaignState.ANALYSING:
                 self.start(campaign_id)
-        except StorageError as refused:
-            self._wait_for_storage(begun, refused)
         except Exception as refused:  # noqa: BLE001 - the campaign must hear of it, whatever it is
-            self._end(begun, failure_of_analysis(refused, campaign_id))
+            self._fails(begun, refused)
 
     def _changed_here(self, campaign_id: str, error: RecordsChangedError) -> tuple[ChangedFile, ...]:
         """The files to measure again. Raises StorageError if this server's disk does not give one now, and
@@ -342,18 +346,6 @@ class Analyses:
         if self._refused[campaign_id] < _DISK_TRIES:
             raise _unreadable_now(changed[0])
         return tuple(changed)
-
-    def _again_or_end(self, begun: AnalysisTry, error: BrokenExecutor) -> None:
-        """A worker died and broke its whole pool: try once more; a second death fails the campaign."""
-        with self._lock:
-            first = begun.campaign_id not in self._broken
-            self._broken.add(begun.campaign_id)
-        with log_about(campaign=begun.campaign_id):
-            if first:
-                self._forget(begun)
-                self.start(begun.campaign_id)
-            else:
-                self._end(begun, failure_of_analysis(error, begun.campaign_id))
 
     def _end(self, begun: AnalysisTry, why: Failure | None) -> None:
         """``why`` None: its report is staged."""

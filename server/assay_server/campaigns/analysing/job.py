@@ -1,34 +1,33 @@
-"""The work of worker processes: the analysis of a campaign, or of one of its workloads, and its page.
+"""The analysis of a campaign on an executor: its workloads in parallel, if memory allows, then the report.
 
-The files of an analysis are read on the machine that makes it: those of a bucket are brought there and held.
+The functions here are the tasks: the analysis of a campaign, or of one of its workloads, and its page. The
+files of an analysis are read on the machine that makes it: those of a bucket are brought there and held.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import resource
-import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Executor, Future, InvalidStateError
 from dataclasses import replace
-from functools import lru_cache
-from multiprocessing.connection import Connection
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from assay_core.files.durable import storage_error, storage_fails
 from assay_server.analysis.runs.intact import require_intact
 from assay_server.analysis.runs.request import AnalysisRequest, RunData
+from assay_server.campaigns.analysing.executors import ExecutorApart
 from assay_server.places import RecordsPlace
 from assay_server.store.objects.bucket import opened_bucket
 from assay_server.store.objects.cache import RecordFetcher
 
 if TYPE_CHECKING:
     from assay_report.model.report import Report
-    from assay_server.analysis.runs.request import AnalysisRequest, RunData
     from assay_server.analysis.workload import WorkloadAnalysis
-
 
 Pages = tuple[bytes, bytes, bytes]
 """A report in the forms of :data:`assay_server.store.record_store.REPORT_FORMS`, in that order."""
@@ -96,22 +95,6 @@ def _pages(report: Report) -> Pages:
     return text.encode() + b"\n", render_html(report).encode(), report_parquet(report)
 
 
-def end_with_server(lifeline: Connection) -> None:
-    """Initialise a worker: it ends when the server closes its end of the lifeline, or dies."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the server decides
-    # scikit-learn's joblib tests a semaphore on import. A worker that ends at that moment leaks it, and
-    # Python warns the user; fits here use one thread and need no semaphore.
-    os.environ.setdefault("JOBLIB_MULTIPROCESSING", "0")
-    threading.Thread(target=_wait_for_end, args=(lifeline,), daemon=True).start()
-
-
-def _wait_for_end(lifeline: Connection) -> None:
-    try:
-        lifeline.recv()
-    except (EOFError, OSError):
-        os._exit(1)
-
-
 @contextlib.contextmanager
 def at_hand(
     request: AnalysisRequest, is_read: Callable[[RunData], bool] = lambda run: True
@@ -150,3 +133,94 @@ def _allow_open_files(files: int) -> None:
     most = files if hard == resource.RLIM_INFINITY else min(files, hard)
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+# The most that an analysis holds per launch.
+_BYTES_PER_LAUNCH = 400
+
+
+def submit_analysis(executor: Executor, request: AnalysisRequest) -> Future[Pages]:
+    """The future report of a campaign; raises BrokenExecutor, WorkersAwayError.
+
+    Workloads are analysed one after the other if all at once might exceed the memory limit of one machine.
+    """
+    workloads = tuple(dict.fromkeys(run.workload for run in request.runs))
+    if len(workloads) < 2:
+        return executor.submit(analyse_campaign, request)
+    needed_bytes = _BYTES_PER_LAUNCH * sum(run.launches for run in request.runs)
+    fits = isinstance(executor, ExecutorApart) or needed_bytes <= request.memory_limit_bytes
+    joined = _Joined(executor, request, {name: request_for(request, name) for name in workloads})
+    joined.begin(len(workloads) if fits else 1)
+    return joined.report
+
+
+def request_for(request: AnalysisRequest, workload: str) -> AnalysisRequest:
+    """The request without the runs of other workloads."""
+    return replace(
+        request,
+        runs=tuple(run for run in request.runs if run.workload == workload),
+        failed_runs=tuple(run for run in request.failed_runs if run.workload == workload),
+        ranks={name: ranks for name, ranks in request.ranks.items() if name == workload},
+    )
+
+
+class _Joined:
+    """Parts on an executor, joined into the report once the last has ended.
+
+    The first part that fails ends the report with its error, and parts that have not begun are dropped.
+    """
+
+    def __init__(
+        self, executor: Executor, request: AnalysisRequest, requests: Mapping[str, AnalysisRequest]
+    ) -> None:
+        self.report: Future[Pages] = Future()
+        self._executor, self._request, self._requests = executor, request, requests
+        self._parts: dict[str, WorkloadAnalysis] = {}
+        self._lock = threading.Lock()
+        self._waiting = deque(requests)
+        self._under_way: list[Future[WorkloadAnalysis]] = []
+
+    def begin(self, at_once: int) -> None:
+        """Submit so many parts; each that ends lets the next one follow. Raises what submitting raises."""
+        for _ in range(at_once):
+            self._submit_next()
+
+    def _submit_next(self) -> None:
+        with self._lock:
+            if self.report.done() or not self._waiting:
+                return
+            name = self._waiting.popleft()
+        part = self._executor.submit(analyse_one_workload, self._requests[name], name)
+        self._under_way.append(part)
+        part.add_done_callback(partial(self._heard, name))
+
+    def _heard(self, name: str, part: Future[WorkloadAnalysis]) -> None:
+        if self.report.done():
+            return
+        try:
+            with self._lock:
+                self._parts[name] = part.result()
+                last = len(self._parts) == len(self._requests)
+            if last:
+                parts = [self._parts[each] for each in self._requests]
+                self._executor.submit(join_workloads, self._request, parts).add_done_callback(self._end)
+            else:
+                self._submit_next()
+        except BaseException as error:  # noqa: BLE001 - whoever waits for the report must hear of it
+            self._fail(error)
+
+    def _end(self, joined: Future[Pages]) -> None:
+        try:
+            self.report.set_result(joined.result())
+        except BaseException as error:  # noqa: BLE001 - as above
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        """End the report with this error, unless it has ended, and drop parts that have not begun."""
+        with contextlib.suppress(InvalidStateError):
+            if isinstance(error, CancelledError):
+                self.report.cancel()
+            else:
+                self.report.set_exception(error)
+        for part in list(self._under_way):
+            part.cancel()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, CancelledError, Future
 
 from assay_server.analysis.runs.request import AnalysisRequest
-from assay_server.campaigns.analysing.executors.interface import WorkersAwayError
+from assay_server.campaigns.analysing.executors import WorkersAwayError
 from assay_server.campaigns.analysing.job import Pages
 from assay_server.campaigns.analysing.request_builder import analysis_request
 from assay_server.campaigns.errors import NotYetError

@@ -10,7 +10,7 @@ from concurrent.futures import BrokenExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay_server.campaigns.analysing.executors.pool import WorkerPool
+from assay_server.campaigns.analysing.executors import WorkerPool
 from assay_server.campaigns.errors import NotYetError
 
 if TYPE_CHECKING:

@@ -1,1 +1,0 @@
-"""Where analyses are computed: processes of this machine, or workers of a Dask cluster."""
