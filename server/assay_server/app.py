@@ -16,7 +16,7 @@ from assay_server.access.audit import AuditedStore, AuditLog
 from assay_server.access.directory import IdentityDirectory
 from assay_server.access.people import PeopleHandler
 from assay_server.campaigns.analysing.analyses import Analyses
-from assay_server.campaigns.analysing.executors import chosen_executors
+from assay_server.campaigns.analysing.dask_workers import chosen_executors
 from assay_server.campaigns.analysing.provisional import ProvisionalReports
 from assay_server.campaigns.budgets import BudgetHandler
 from assay_server.campaigns.bundles import BundleStore

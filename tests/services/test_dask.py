@@ -15,6 +15,7 @@ from assay_server.campaigns.analysing.analyses import Analyses
 from assay_server.campaigns.analysing.dask_workers import DaskWorkers
 from assay_server.campaigns.analysing.executors import WorkersAwayError
 from assay_server.campaigns.analysing.job import analyse_campaign, submit_analysis
+from assay_server.store.record_store import REPORT_FORMS
 from tests.services.dask_cluster import OwnDask, made_tls_files
 from tests.support.server.analysis_lab import HandExecutor, Lab
 from tests.support.server.executor_contract import ExecutorContract
@@ -137,7 +138,7 @@ def test_a_campaign_outlives_its_scheduler_and_its_workers(
     assert lab.campaign().failure is None
     analyses.close()
     workers.end()
-    kept = lab.report("json"), lab.report("html")
+    kept = tuple(map(lab.report, REPORT_FORMS))
     here = Lab(tmp_path / "here")
     here.end_runs()
     [request] = here.executors[0].requests

@@ -24,10 +24,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay_sampling.errors import MissingExtraError
 from assay_server.places import AnalysisPlace
-from assay_server.campaigns.analysing.executors import ExecutorApart, Executors, WorkersAwayError
+from assay_server.campaigns.analysing.executors import ExecutorApart, Executors, WorkerPool, WorkersAwayError
 
 if TYPE_CHECKING:
     from distributed import Client
+
+    from assay_server.config import ServerSettings
 
 _log = logging.getLogger(__name__)
 
@@ -36,6 +38,19 @@ _LOOK_SECONDS = 2.0
 _PAUSE_SECONDS = 0.2
 # A worker that died is started again by its nanny within seconds.
 _LOOKS_WITHOUT_WORKERS = 5
+
+
+def chosen_executors(settings: ServerSettings) -> Executors:
+    """Where analyses are made; warns of a scheduler that others can reach without TLS."""
+    place = settings.analysis_place
+    if place is None:
+        return WorkerPool(settings.analysis_workers)
+    if not place.tls and not place.scheduler.on_this_machine:
+        _log.warning(
+            "%s: whoever reaches this scheduler can run programs as this server's user; dask+tls:// is safe",
+            place,
+        )
+    return DaskWorkers(place)
 
 
 class DaskWorkers(Executors):

@@ -1,4 +1,4 @@
-"""Executors of analyses: processes of this machine, or workers of a Dask cluster, as the settings name.
+"""Executors of analyses, and those in processes of this machine.
 
 A task is a function of :mod:`assay_server.campaigns.analysing.job` with values that can be pickled; files are
 named by paths that must lead to the same files where the task runs. An executor ends a task whose process
@@ -7,7 +7,6 @@ died again and again with ``BrokenExecutor``, and with WorkersAwayError where it
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 import os
 import signal
@@ -16,12 +15,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from assay_sampling.errors import NotReadyError
-
-if TYPE_CHECKING:
-    from assay_server.config import ServerSettings
 
 
 class WorkersAwayError(NotReadyError):
@@ -139,21 +135,3 @@ def _wait_for_end(lifeline: Connection) -> None:
         lifeline.recv()
     except (EOFError, OSError):
         os._exit(1)
-
-
-_log = logging.getLogger(__name__)
-
-
-def chosen_executors(settings: ServerSettings) -> Executors:
-    """Where analyses are made; warns of a scheduler that others can reach without TLS."""
-    place = settings.analysis_place
-    if place is None:
-        return WorkerPool(settings.analysis_workers)
-    from assay_server.campaigns.analysing.dask_workers import DaskWorkers  # noqa: PLC0415
-
-    if not place.tls and not place.scheduler.on_this_machine:
-        _log.warning(
-            "%s: whoever reaches this scheduler can run programs as this server's user; dask+tls:// is safe",
-            place,
-        )
-    return DaskWorkers(place)
