@@ -11,7 +11,7 @@ import pytest
 from assay_client.api import Client
 from assay_core.records.campaign import RunState
 from assay_sampling.readers.opening import read_launches
-from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
+from assay_server.campaigns.slicing.published import RECENT_SLICES, SliceCosts
 from assay_server.store.model import Run, Slice
 from assay_server.store.sqlite import SqliteStore
 from tests.support.integration.harness import lab, wait_until

@@ -30,8 +30,7 @@ from assay_server.campaigns.scheduling.resting import RestingSlots
 from assay_server.campaigns.scheduling.schedule import Schedule
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.campaigns.slicing.by_light import LightTimes, chosen_slices
-from assay_server.campaigns.slicing.kinds import LaunchKinds
-from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
+from assay_server.campaigns.slicing.published import RECENT_SLICES, LaunchKinds, SliceCosts
 from assay_server.store.model import Agent, Campaign, PublishedFile, Run, Segment, Slice, SliceState
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.campaign_files import load_campaign

@@ -17,7 +17,7 @@ from assay_sampling.launches.table import Names
 from assay_server.analysis.runs import intact
 from assay_server.analysis.runs.intact import RecordsChangedError
 from assay_server.campaigns.ingest.publish import Publisher
-from assay_server.campaigns.slicing.kinds import LaunchKinds
+from assay_server.campaigns.slicing.published import LaunchKinds
 from assay_server.store.model import Slice, SliceState
 from tests.support.server.ingest_box import Box
 from tests.support.server.made_segments import MadeSegment, made_batch, made_schema, packed, packed_names
@@ -145,7 +145,7 @@ def test_an_error_of_the_disk_after_the_look_at_the_file_loses_nothing(
     def fails(path: str) -> object:
         raise OSError(errno.EIO, os.strerror(errno.EIO), path)
 
-    monkeypatch.setattr("assay_server.campaigns.slicing.kinds._kinds", fails)
+    monkeypatch.setattr("assay_server.campaigns.slicing.published._kinds", fails)
     with pytest.raises(StorageError, match="EIO"):
         box.play()
     monkeypatch.undo()

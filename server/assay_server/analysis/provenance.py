@@ -56,57 +56,38 @@ def flag_differences(entries: Iterable[Row | Compared | ProvenanceEntry], runs: 
 
 def _differences(runs: Sequence[RunData]) -> Iterator[tuple[RunData, str, str]]:
     """Runs that differ from the first run with the same fact: the run, the flag, and the differences."""
-    yield from _changes(runs, "libraries_differ", [_libraries(run.facts) for run in runs])
-    yield from _changes(runs, "tools_differ", [_tools(run.facts) for run in runs])
-    yield from _changes(runs, "drivers_differ", [_driver(run.facts) for run in runs])
-    yield from _changes(runs, "programs_differ", [_program(run.facts) for run in runs])
+    builds = [_builds(run.facts) for run in runs]
+    for name in ("libraries_differ", "tools_differ", "drivers_differ", "programs_differ"):
+        first: dict[str, tuple[RunData, Mapping[str, str]]] = {}
+        for run, run_builds in zip(runs, builds, strict=True):
+            changes = []
+            for thing, own in run_builds[name].items():
+                before, other = first.setdefault(thing, (run, own))
+                if own.keys() != other.keys():
+                    changes.append(f"{thing} {_text(own)} instead of {_text(other)} in {before.run_id}")
+            if changes:
+                more = f"; {len(changes) - _MOST_SHOWN:,} more" if len(changes) > _MOST_SHOWN else ""
+                yield run, name, "; ".join(changes[:_MOST_SHOWN]) + more
 
 
-# By the name of each thing: what identifies its build or version, and the text for people.
-_Known = Mapping[str, tuple[frozenset[str], str]]
-
-
-def _changes(
-    runs: Sequence[RunData], name: str, known: Sequence[_Known]
-) -> Iterator[tuple[RunData, str, str]]:
-    first: dict[str, tuple[int, frozenset[str], str]] = {}
-    for at, things in enumerate(known):
-        changes = []
-        for thing, (builds, text) in things.items():
-            before, other, there = first.setdefault(thing, (at, builds, text))
-            if builds != other:
-                changes.append(f"{thing} {text} instead of {there} in {runs[before].run_id}")
-        if changes:
-            more = f"; {len(changes) - _MOST_SHOWN:,} more" if len(changes) > _MOST_SHOWN else ""
-            yield runs[at], name, "; ".join(changes[:_MOST_SHOWN]) + more
-
-
-def _libraries(facts: RunFacts) -> _Known:
+def _builds(facts: RunFacts) -> Mapping[str, Mapping[str, Mapping[str, str]]]:
+    """By the flag of a difference, and the name of each thing: its builds, each with its text for people."""
+    tools: dict[str, dict[str, str]] = {}
+    for name, version in facts.tools:
+        if version:
+            tools.setdefault(name, {})[version] = version
+    drivers = {driver: driver for driver in facts.drivers}
+    programs = {sha256: sha256[:_SHOWN_DIGITS] for sha256 in facts.programs}
     return {
-        name: (frozenset(builds), " and ".join(sorted(set(builds.values()))))
-        for name, builds in facts.libraries.items()
+        "libraries_differ": facts.libraries,
+        "tools_differ": tools,
+        "drivers_differ": {"driver": drivers} if drivers else {},
+        "programs_differ": {"program": programs} if programs else {},
     }
 
 
-def _tools(facts: RunFacts) -> _Known:
-    versions: dict[str, list[str]] = {}
-    for name, version in facts.tools:
-        if version:
-            versions.setdefault(name, []).append(version)
-    return {name: (frozenset(builds), " and ".join(sorted(builds))) for name, builds in versions.items()}
-
-
-def _driver(facts: RunFacts) -> _Known:
-    if not facts.drivers:
-        return {}
-    return {"driver": (frozenset(facts.drivers), " and ".join(sorted(facts.drivers)))}
-
-
-def _program(facts: RunFacts) -> _Known:
-    if not facts.programs:
-        return {}
-    digests = " and ".join(sorted(sha256[:_SHOWN_DIGITS] for sha256 in facts.programs))
-    return {"program": (frozenset(facts.programs), digests)}
+def _text(builds: Mapping[str, str]) -> str:
+    return " and ".join(sorted(set(builds.values())))
 
 
 def provenance_entries(runs: Sequence[RunData]) -> list[ProvenanceEntry]:

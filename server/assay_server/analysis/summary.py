@@ -15,7 +15,7 @@ from assay_sampling.documents.by_method import Accuracies
 from assay_sampling.documents.common import NoteEntry
 from assay_sampling.launches.table import BASELINE
 from assay_sampling.notes.registry import Note, make_note
-from assay_sampling.scoring.fair import Contender, Fair, no_star, recommend
+from assay_sampling.scoring.fair import Contender, Fair, Recommendation, no_star, recommend
 from assay_sampling.scoring.targets.judging import (
     ContenderElsewhere,
     no_star_elsewhere,
@@ -120,7 +120,9 @@ def _at_home(members: Sequence[Row]) -> RecommendedEntry:
     contenders = [_contender(row, members) for row in members]
     for row, contender in zip(members, contenders, strict=True):
         _give_star(row, no_star(contender, contenders))
-    return _recommended(members, contenders)
+    advice = recommend(contenders)
+    row_of = {contender.method: row for contender, row in zip(contenders, members, strict=True)}
+    return _recommended(members, advice, row_of[advice.method] if advice.method is not None else None)
 
 
 def _give_star(row: Row, against: Note | None) -> None:
@@ -157,7 +159,16 @@ def _by_other_gpus(members: Sequence[Row], elsewhere: Sequence[dict[str, Row]]) 
             missing = ", ".join(device for device in devices if device not in elsewhere[index])
             _give_star(row, make_note("not_scored_elsewhere", reason=f"no score on {missing}"))
     advice, best = recommend_elsewhere(contenders, len(devices))
-    taken = next((members[index] for index, one in judged.items() if one is best), None)
+    entry = _recommended(
+        members, advice, next((members[index] for index, one in judged.items() if one is best), None)
+    )
+    entry.judged_on = devices
+    entry.worst_error_percent = best and best.worst_error_percent
+    entry.worst_part_error_percent = best and best.worst_part_error_percent
+    return entry
+
+
+def _recommended(members: Sequence[Row], advice: Recommendation, taken: Row | None) -> RecommendedEntry:
     return RecommendedEntry(
         workload=members[0].workload,
         device=members[0].device,
@@ -165,9 +176,6 @@ def _by_other_gpus(members: Sequence[Row], elsewhere: Sequence[dict[str, Row]]) 
         method=advice.method,
         selection=taken and taken.selection,
         reason=NoteEntry.of(advice.reason),
-        judged_on=devices,
-        worst_error_percent=best and best.worst_error_percent,
-        worst_part_error_percent=best and best.worst_part_error_percent,
     )
 
 
@@ -189,18 +197,3 @@ def _name(row: Row, members: Sequence[Row]) -> str:
 def _contender(row: Row, members: Sequence[Row]) -> Contender:
     fair: dict[str, Any] = {} if row.fair is None else row.fair.model_dump()
     return Contender(_name(row, members), "" if row.cost is None else row.cost.quantity, Fair(**fair))
-
-
-def _recommended(members: Sequence[Row], contenders: Sequence[Contender]) -> RecommendedEntry:
-    recommendation = recommend(contenders)
-    names = [each.method for each in contenders]
-    return RecommendedEntry(
-        workload=members[0].workload,
-        device=members[0].device,
-        condition=members[0].condition,
-        method=recommendation.method,
-        selection=None
-        if recommendation.method is None
-        else members[names.index(recommendation.method)].selection,
-        reason=NoteEntry.of(recommendation.reason),
-    )

@@ -25,7 +25,7 @@ from assay_server.campaign_file.spec import Campaign as CampaignSpec
 from assay_server.campaigns.bundles import BundleStore, holder
 from assay_server.campaigns.planning.plan import Plan, next_number, plan_campaign
 from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
+from assay_server.campaigns.slicing.published import RECENT_SLICES, SliceCosts
 from assay_server.store.model import Campaign, Run, Slice
 from assay_server.store.sql import SqlTransaction
 from assay_server.store.transactions import repeated

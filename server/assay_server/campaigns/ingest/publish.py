@@ -25,7 +25,7 @@ from assay_server.campaigns.ingest.lost_records import lose_records
 from assay_server.campaigns.scheduling.attempt_results import FinishOutcome, server_refused
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.slicing.by_light import plan_from
-from assay_server.campaigns.slicing.kinds import LaunchKinds
+from assay_server.campaigns.slicing.published import LaunchKinds
 from assay_server.campaigns.slicing.reslice import decides_slices, slicing_of
 from assay_server.store.model import Attempt, PublishedFile, Run, Segment, Slice
 from assay_server.store.quarantine_files import warn_of

@@ -23,7 +23,7 @@ from assay_server.campaign_file.slices import (
     cut,
 )
 from assay_server.campaigns.planning.plan import Plan, plan_campaign
-from assay_server.campaigns.slicing.learned import SliceCosts
+from assay_server.campaigns.slicing.published import SliceCosts
 from assay_server.store.model import Run, Slice
 
 _SECONDS_AN_HOUR = 3600.0

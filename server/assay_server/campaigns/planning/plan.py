@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -18,10 +18,9 @@ from assay_server.campaign_file.spec import (
     LIGHT_PROFILERS,
     Campaign,
     ConditionSpec,
-    DetailedSpec,
     WorkloadSpec,
 )
-from assay_server.campaigns.slicing.learned import SliceCosts
+from assay_server.campaigns.slicing.published import SliceCosts
 from assay_server.store.model import Hold, Run, Slice
 
 RECORDED_PROFILER = "recorded"
@@ -42,17 +41,6 @@ class Plan:
 _WHOLE: tuple[Window, ...] = ((0, 0),)
 
 
-@dataclass(frozen=True)
-class _Base:
-    """The base of the names of a plan's runs and files."""
-
-    campaign_id: str
-    directory: str
-    file_name: str
-    costs: SliceCosts
-    bundles: Mapping[str, Bundle]
-
-
 def plan_campaign(
     campaign: Campaign,
     campaign_id: str,
@@ -71,12 +59,12 @@ def plan_campaign(
     number of launches the file does not give; None: the assumed costs. With ``detailed.first: auto`` detailed
     runs have no slices yet: these are chosen when the light run has ended. ``bundles``: by folder.
     """
-    base = _Base(campaign_id, base_directory, file_name, costs or SliceCosts(), bundles or {})
+    planner = _Planner(campaign, campaign_id, base_directory, file_name, costs or SliceCosts(), bundles or {})
     runs: list[Run] = []
     slices: list[Slice] = []
     for workload in campaign.workloads:
-        make = _recorded_runs if workload.command is None else _live_runs
-        for run, windows in make(campaign, workload, base):
+        make = planner.recorded_runs if workload.command is None else planner.live_runs
+        for run, windows in make(workload):
             run_id = f"{campaign_id}.{len(runs):04d}"
             holds = (Hold.AFTER,) if workload.after else ()
             runs.append(replace(run, ordinal=len(runs), run_id=run_id, holds=holds))
@@ -84,26 +72,107 @@ def plan_campaign(
     return Plan(tuple(runs), tuple(slices))
 
 
-def _recorded_runs(
-    campaign: Campaign, workload: WorkloadSpec, base: _Base
-) -> Iterator[tuple[Run, tuple[Window, ...]]]:
-    for recording in workload.recordings:
-        for level, path in recording.levels():
-            run = _run(
-                campaign,
-                base,
+@dataclass(frozen=True)
+class _Planner:
+    """Makes the runs of a campaign, without their numbers, and the windows of each."""
+
+    campaign: Campaign
+    campaign_id: str
+    directory: str
+    file_name: str
+    costs: SliceCosts
+    bundles: Mapping[str, Bundle]
+
+    def recorded_runs(self, workload: WorkloadSpec) -> Iterator[tuple[Run, Sequence[Window]]]:
+        for recording in workload.recordings:
+            for level, path in recording.levels():
+                run = self._run(
+                    workload=workload.name,
+                    device_kind=recording.device,
+                    level=level,
+                    profiler=RECORDED_PROFILER,
+                    condition=recording.condition.condition(),
+                    recorded=RecordedSource(
+                        Path(resolved_path(path, self.directory, self.file_name)),
+                        recorded_time=self.campaign.playback == "recorded_time",
+                    ),
+                    flags=_assumed(recording.condition),
+                )
+                yield run, _WHOLE
+
+    def live_runs(self, workload: WorkloadSpec) -> Iterator[tuple[Run, Sequence[Window]]]:
+        campaign, command = self.campaign, self._command(workload)
+        for gpu in campaign.gpus:
+            light = self._run(
                 workload=workload.name,
-                device_kind=recording.device,
-                level=level,
-                profiler=RECORDED_PROFILER,
-                condition=recording.condition.condition(),
-                recorded=RecordedSource(
-                    Path(resolved_path(path, base.directory, base.file_name)),
-                    recorded_time=campaign.playback == "recorded_time",
-                ),
-                flags=_assumed(recording.condition),
+                device_kind=gpu,
+                device_key=device_key(gpu),
+                command=command,
+                placement=campaign.placement_of(workload),
+                level="light",
+                profiler=KINETO_PROFILER if workload.kineto else LIGHT_PROFILERS[campaign.light],
             )
-            yield run, _WHOLE
+            bare = replace(light, level="bare", profiler=BARE_PROFILER)
+            detailed = [
+                replace(light, level="detailed", profiler=DETAILED_PROFILER, counters=counters)
+                for counters in (campaign.detailed.counters_of_sets() if campaign.detailed else ())
+            ]
+            for repeat in range(campaign.repeats):
+                if campaign.bare:
+                    yield replace(bare, repeat=repeat), _WHOLE
+                for run in detailed:
+                    yield replace(run, repeat=repeat), self._windows(run)
+                yield replace(light, repeat=repeat), _WHOLE
+                for beside in campaign.condition_runs():
+                    changes: dict[str, Any] = {"condition": beside.condition, "repeat": repeat}
+                    if beside.level == "light":
+                        yield replace(light, under_mps=beside.under_mps, **changes), _WHOLE
+                    else:
+                        costs = replace(detailed[0], counters=COST_COUNTERS, **changes)
+                        yield costs, self._windows(costs)
+            for repeat in range(campaign.repeats, campaign.light_repeats):
+                yield replace(light, repeat=repeat), _WHOLE
+
+    def _windows(self, run: Run) -> Sequence[Window]:
+        detailed = self.campaign.detailed
+        assert detailed is not None  # without it no detailed run is planned
+        if detailed.slicing.by_light:
+            return ()  # chosen once the light run is there
+        return planned_windows(detailed.slicing, self.costs.of(run))
+
+    def _run(self, **fields: Any) -> Run:
+        """A run under the baseline, without its number."""
+        synthetic = self.campaign.synthetic
+        return Run(run_id="", campaign_id=self.campaign_id, ordinal=0, synthetic=synthetic, **fields)
+
+    def _command(self, workload: WorkloadSpec) -> CommandSource:
+        """The command; a program given by a path is relative to the file's folder."""
+        own = CommandSource(
+            argv=tuple(workload.command or ()),
+            environment=dict(workload.environment),
+            timeout_s=float(workload.timeout_s or 0.0),
+            memory_limit_bytes=workload.memory_limit_bytes or 0,
+            kineto_file=workload.kineto or "",
+            operations=workload.unit == "operation",
+            light_limit_s=workload.light_limit_s or 0,
+        )
+        if workload.bundle is not None:  # it runs in its files, wherever an agent unpacks them
+            return replace(own, bundle=self.bundles.get(workload.bundle))
+        if not PurePosixPath(self.directory).is_absolute():
+            raise CampaignError(
+                self.file_name,
+                f"the workload {workload.name!r} runs its command in the file's folder, which was not given",
+                "submit the file by its path",
+            )
+        program, *arguments = own.argv
+        if "/" in program or program.endswith(".toml"):
+            program = resolved_path(program, self.directory, self.file_name)
+        return replace(
+            own,
+            argv=(program, *arguments),
+            working_directory=self.directory,
+            processes=workload.processes or 0,
+        )
 
 
 def _assumed(condition: ConditionSpec) -> tuple[ValidityFlag, ...]:
@@ -112,84 +181,6 @@ def _assumed(condition: ConditionSpec) -> tuple[ValidityFlag, ...]:
     if not names:
         return ()
     return (ValidityFlag("condition_assumed", f"the campaign file does not say: {', '.join(names)}"),)
-
-
-def _live_runs(
-    campaign: Campaign, workload: WorkloadSpec, base: _Base
-) -> Iterator[tuple[Run, tuple[Window, ...]]]:
-    command = _command(workload, base)
-    for gpu in campaign.gpus:
-        on_gpu = {
-            "workload": workload.name,
-            "device_kind": gpu,
-            "device_key": device_key(gpu),
-            "command": command,
-            "placement": campaign.placement_of(workload),
-        }
-        profiler = KINETO_PROFILER if workload.kineto else LIGHT_PROFILERS[campaign.light]
-        light = _run(campaign, base, level="light", profiler=profiler, **on_gpu)
-        detailed = [
-            _run(campaign, base, level="detailed", profiler=DETAILED_PROFILER, counters=counters, **on_gpu)
-            for counters in (campaign.detailed.counters_of_sets() if campaign.detailed else ())
-        ]
-        bare = replace(light, level="bare", profiler=BARE_PROFILER)
-        for repeat in range(campaign.repeats):
-            if campaign.bare:
-                yield replace(bare, repeat=repeat), _WHOLE
-            for run in detailed:
-                yield replace(run, repeat=repeat), _windows(campaign.detailed, run, base)
-            yield replace(light, repeat=repeat), _WHOLE
-            for beside in campaign.condition_runs():
-                changes: dict[str, Any] = {"condition": beside.condition, "repeat": repeat}
-                if beside.level == "light":
-                    yield replace(light, under_mps=beside.under_mps, **changes), _WHOLE
-                else:
-                    costs = replace(detailed[0], counters=COST_COUNTERS, **changes)
-                    yield costs, _windows(campaign.detailed, costs, base)
-        for repeat in range(campaign.repeats, campaign.light_repeats):
-            yield replace(light, repeat=repeat), _WHOLE
-
-
-def _windows(detailed: DetailedSpec | None, run: Run, base: _Base) -> tuple[Window, ...]:
-    assert detailed is not None  # without it no detailed run is planned
-    if detailed.slicing.by_light:
-        return ()  # chosen once the light run is there
-    return tuple(planned_windows(detailed.slicing, base.costs.of(run)))
-
-
-def _run(campaign: Campaign, base: _Base, **fields: Any) -> Run:
-    """A run under the baseline, without its number."""
-    return Run(run_id="", campaign_id=base.campaign_id, ordinal=0, synthetic=campaign.synthetic, **fields)
-
-
-def _command(workload: WorkloadSpec, base: _Base) -> CommandSource:
-    """The command; a program given by a path is relative to the file's folder."""
-    own = CommandSource(
-        argv=tuple(workload.command or ()),
-        environment=dict(workload.environment),
-        timeout_s=float(workload.timeout_s or 0.0),
-        memory_limit_bytes=workload.memory_limit_bytes or 0,
-        kineto_file=workload.kineto or "",
-        operations=workload.unit == "operation",
-        light_limit_s=workload.light_limit_s or 0,
-    )
-    if workload.bundle is not None:  # it runs in its files, wherever an agent unpacks them
-        return replace(own, bundle=base.bundles.get(workload.bundle))
-    if not PurePosixPath(base.directory).is_absolute():
-        raise CampaignError(
-            base.file_name,
-            f"the workload {workload.name!r} runs its command in the file's folder, which was not given",
-            "submit the file by its path",
-        )
-    program, *arguments = workload.command or [""]
-    if "/" in program or program.endswith(".toml"):
-        program = resolved_path(program, base.directory, base.file_name)
-    return replace(
-        own,
-        argv=(program, *arguments),
-        working_directory=base.directory,
-        processes=workload.processes or 0,
-    )
 
 
 def resolved_path(path: str, base_directory: str, file_name: str) -> str:

@@ -9,8 +9,8 @@ the interval; factors of all slices are taken as going the same way, so that the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from assay_core.records.campaign import Estimate
 from assay_server.campaign_file.slices import Assumptions
@@ -50,27 +50,38 @@ NOTHING_ELSEWHERE = Elsewhere()
 
 
 @dataclass(frozen=True)
-class _Guess:
-    """Seconds of a slice, and the factor by which they may be off."""
+class _Time:
+    """Seconds, and the interval that they lie in; ``assumed``: not measured in the campaign itself."""
 
     seconds: float
-    factor: float
+    low: float
+    high: float
     assumed: bool = True
 
+    @classmethod
+    def within(cls, seconds: float, factor: float, *, assumed: bool = True) -> _Time:
+        """Seconds that may be off by a factor."""
+        return cls(seconds, seconds / factor, seconds * factor, assumed)
 
-@dataclass
-class _Total:
-    seconds: float = 0.0
-    low: float = 0.0
-    high: float = 0.0
+    def __mul__(self, times: float) -> _Time:
+        return _Time(times * self.seconds, times * self.low, times * self.high, self.assumed)
 
-    def add(self, guess: _Guess, times: float) -> None:
-        self.seconds += times * guess.seconds
-        self.low += times * guess.seconds / guess.factor
-        self.high += times * guess.seconds * guess.factor
+    def __truediv__(self, slots: int) -> _Time:
+        return _Time(self.seconds / slots, self.low / slots, self.high / slots, self.assumed)
 
-    def shared(self, slots: int) -> _Total:
-        return _Total(self.seconds / slots, self.low / slots, self.high / slots)
+    def __add__(self, other: _Time) -> _Time:
+        assumed = self.assumed or other.assumed
+        return _Time(self.seconds + other.seconds, self.low + other.low, self.high + other.high, assumed)
+
+    def estimate(self, *, at_least: bool = False) -> Estimate:
+        return Estimate(
+            known=True,
+            remaining_ms=round(1000 * self.seconds),
+            at_least=at_least,
+            low_ms=round(1000 * self.low),
+            high_ms=round(1000 * self.high),
+            assumed=self.assumed,
+        )
 
 
 def estimate(
@@ -82,98 +93,69 @@ def estimate(
 ) -> Estimate:
     """How long the open slices of one or more campaigns take on these slots, by the key of their GPU ("":
     players of recordings), on as many GPUs as finished ones had."""
-    known = _Known.of(costs, elsewhere)
-    totals: dict[str, _Total] = {}
-    assumed = False
+    of_a_slice = _SliceTimes(costs, elsewhere)
+    totals: dict[str, _Time] = {}
     for cost in costs:
         if not cost.open_slices:
             continue
-        guess = known.guess(cost)
-        if guess is None:
+        time = of_a_slice.of(cost)
+        if time is None:
             return Estimate(missing=f"no {cost.level} slice of {cost.workload} has finished yet")
-        assumed |= guess.assumed
-        totals.setdefault(cost.device_key, _Total()).add(guess, cost.open_slices * cost.gpus)
+        total = totals.get(cost.device_key, _Time(0.0, 0.0, 0.0, assumed=False))
+        totals[cost.device_key] = total + time * (cost.open_slices * cost.gpus)
     if not totals:
         return Estimate()
     without = sorted(key or "recordings" for key in totals if not slots.get(key))
     if without:
         return Estimate(missing=f"no slot in service for {without[0]}")
-    longest = max((total.shared(slots[key]) for key, total in totals.items()), key=lambda each: each.seconds)
-    return _estimate(longest, at_least=at_least, assumed=assumed)
+    shared = [total / slots[key] for key, total in totals.items()]
+    longest = max(shared, key=lambda each: each.seconds)
+    return replace(longest, assumed=any(each.assumed for each in shared)).estimate(at_least=at_least)
 
 
 def estimate_of_analysis(launches: int, elapsed_seconds: float, before: Analysed | None) -> Estimate:
     """How long an analysis of so many launches takes yet, from that of an earlier campaign or as assumed."""
     if before is not None and before.launches:
-        guess = _Guess(before.seconds * launches / before.launches, _EARLIER_FACTOR)
+        whole = _Time.within(before.seconds * launches / before.launches, _EARLIER_FACTOR)
     else:
-        guess = _Guess(_ANALYSIS_SECONDS + _ANALYSIS_SECONDS_A_LAUNCH * launches, _ASSUMED_FACTOR)
-    total = _Total()
-    total.add(guess, 1)
-    if elapsed_seconds > total.high:
+        whole = _Time.within(_ANALYSIS_SECONDS + _ANALYSIS_SECONDS_A_LAUNCH * launches, _ASSUMED_FACTOR)
+    if elapsed_seconds > whole.high:
         return Estimate(missing="its analysis takes longer than expected")
-    left = (max(0.0, each - elapsed_seconds) for each in (total.seconds, total.low, total.high))
-    return _estimate(_Total(*left), at_least=False, assumed=True)
+    seconds, low, high = (max(0.0, each - elapsed_seconds) for each in (whole.seconds, whole.low, whole.high))
+    return _Time(seconds, low, high).estimate()
 
 
-def _estimate(total: _Total, *, at_least: bool, assumed: bool) -> Estimate:
-    return Estimate(
-        known=True,
-        remaining_ms=round(1000 * total.seconds),
-        at_least=at_least,
-        low_ms=round(1000 * total.low),
-        high_ms=round(1000 * total.high),
-        assumed=assumed,
-    )
+class _SliceTimes:
+    """How long a slice takes: a workload's level on a GPU, in an earlier campaign, and on any GPU."""
 
+    def __init__(self, costs: Sequence[WorkloadCost], elsewhere: Elsewhere) -> None:
+        earlier = [each for each in elsewhere.earlier if each.published]
+        measured = [*(each for each in costs if each.published), *earlier]
+        # The first of each counts.
+        self._earlier = {(each.workload, each.device_key, each.level): each for each in reversed(earlier)}
+        self._other_gpu = {(each.workload, each.level): each for each in reversed(measured)}
+        self._runs: dict[tuple[str, str], Run] = {
+            (run.device_key, run.level): run for run in reversed(elsewhere.runs)
+        }
 
-@dataclass
-class _Known:
-    """Guesses by what they rest on: a workload's level on a GPU, in an earlier campaign, and on any GPU."""
-
-    earlier: dict[tuple[str, str, str], _Guess] = field(default_factory=dict)
-    other: dict[tuple[str, str], _Guess] = field(default_factory=dict)
-    runs: dict[tuple[str, str], Run] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, costs: Iterable[WorkloadCost], elsewhere: Elsewhere) -> _Known:
-        known = cls()
-        for each in elsewhere.earlier:
-            if each.published:
-                key = (each.workload, each.device_key, each.level)
-                known.earlier.setdefault(key, _Guess(_mean_seconds(each), _EARLIER_FACTOR))
-        for each in (*costs, *elsewhere.earlier):
-            if each.published:
-                known.other.setdefault(
-                    (each.workload, each.level), _Guess(_mean_seconds(each), _OTHER_GPU_FACTOR)
-                )
-        for run in elsewhere.runs:
-            known.runs.setdefault((run.device_key, run.level), run)
-        return known
-
-    def guess(self, cost: WorkloadCost) -> _Guess | None:
-        """How long a slice takes; None where nothing is known."""
+    def of(self, cost: WorkloadCost) -> _Time | None:
+        """None where nothing is known."""
         if cost.published:
             # The times of slices of one workload spread by about their mean.
-            return _Guess(_mean_seconds(cost), 1 + 1 / math.sqrt(cost.published), assumed=False)
-        return (
-            self.earlier.get((cost.workload, cost.device_key, cost.level))
-            or self.other.get((cost.workload, cost.level))
-            or self._assumed(cost)
-        )
-
-    def _assumed(self, cost: WorkloadCost) -> _Guess | None:
-        run = self.runs.get((cost.device_key, cost.level))
+            factor = 1 + 1 / math.sqrt(cost.published)
+            return _Time.within(_mean_seconds(cost), factor, assumed=False)
+        if earlier := self._earlier.get((cost.workload, cost.device_key, cost.level)):
+            return _Time.within(_mean_seconds(earlier), _EARLIER_FACTOR)
+        if other := self._other_gpu.get((cost.workload, cost.level)):
+            return _Time.within(_mean_seconds(other), _OTHER_GPU_FACTOR)
+        run = self._runs.get((cost.device_key, cost.level))
         if run is None:
             return None
-        assumed = _ASSUMED_VIRTUAL if _is_modelled(run) else _ASSUMED
+        # A virtual GPU computes the run; a program that traces itself runs on any GPU.
+        modelled = run.synthetic and run.command is not None and not run.command.kineto_file
+        assumed = _ASSUMED_VIRTUAL if modelled else _ASSUMED
         launches = round(cost.launches) or assumed.launches
-        return _Guess(assumed_seconds(run, 1, launches, assumed), _ASSUMED_FACTOR)
-
-
-def _is_modelled(run: Run) -> bool:
-    """Whether a virtual GPU computes the run; a program that traces itself runs on any GPU."""
-    return run.synthetic and run.command is not None and not run.command.kineto_file
+        return _Time.within(assumed_seconds(run, 1, launches, assumed), _ASSUMED_FACTOR)
 
 
 def _mean_seconds(cost: WorkloadCost) -> float:

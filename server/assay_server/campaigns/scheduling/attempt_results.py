@@ -14,7 +14,7 @@ from assay_sampling.running.failures import FailureClass
 from assay_sampling.running.validity import FLAGS
 from assay_server.campaign_file.compiled import SlicePlan
 from assay_server.campaigns.scheduling.transitions import Transitions
-from assay_server.campaigns.slicing.kinds import LaunchKinds
+from assay_server.campaigns.slicing.published import LaunchKinds
 from assay_server.campaigns.slicing.reslice import rest_after
 from assay_server.store.model import Attempt, PublishedFile, Run, Segment, SliceState
 

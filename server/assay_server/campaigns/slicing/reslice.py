@@ -31,8 +31,7 @@ from assay_server.campaign_file.slices import (
     cut,
     planned_windows,
 )
-from assay_server.campaigns.slicing.kinds import LaunchKinds
-from assay_server.campaigns.slicing.learned import RECENT_SLICES, SliceCosts
+from assay_server.campaigns.slicing.published import RECENT_SLICES, LaunchKinds, SliceCosts
 from assay_server.store.model import ENDED_RUNS, OPEN_RUNS, Run, Slice, SliceState
 from assay_server.store.sql import SqlTransaction
 

@@ -1,4 +1,8 @@
-"""The kinds of launches in published slices: a kind is kernel, grid and block together."""
+"""What published slices tell: their cost, and the kinds of their launches.
+
+A kind is kernel, grid and block together. Costs are learned from slices of the same command on the same kind
+of GPU.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,49 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
 from assay_core.files.durable import storage_errors
 from assay_core.records.campaign import ChangedFile, FileChange
+from assay_sampling.counters.replay_passes import replay_passes
 from assay_sampling.errors import StorageError
 from assay_server.analysis.runs.intact import RecordsChangedError, unreadable_copy, what_changed
-from assay_server.store.model import Slice
+from assay_server.campaign_file.slices import Assumptions, SliceCost, SliceSample, assumed_cost, fitted_cost
+from assay_server.store.model import Run, Slice, SliceTime
 from assay_server.store.record_store import RecordStore
+
+# How many of the store's newest slices to learn from.
+RECENT_SLICES = 500
+
+
+@dataclass(frozen=True)
+class SliceCosts:
+    """The cost of runs' slices, fitted to ``times`` of similar slices; ``assumed`` if there are none."""
+
+    times: Sequence[SliceTime] = ()
+    assumed: Assumptions = field(default_factory=Assumptions)
+
+    @cached_property
+    def _by_workload(self) -> dict[tuple[str, str], list[SliceTime]]:
+        by_workload: dict[tuple[str, str], list[SliceTime]] = {}
+        for measured in self.times:
+            by_workload.setdefault((measured.device_key, measured.workload), []).append(measured)
+        return by_workload
+
+    def of(self, run: Run) -> SliceCost:
+        """The cost of a run's slices from those of the same workload and kind of GPU; assumed without any."""
+        samples = [
+            SliceSample(time.launch_skip, time.launches, replay_passes(time.counters).passes, time.seconds)
+            for time in self._by_workload.get((run.device_key, run.workload), ())
+            if time.command == run.command
+        ]
+        passes = replay_passes(run.counters).passes
+        return fitted_cost(samples, passes, assumed_cost(passes, self.assumed))
+
 
 _MOST_HELD = 1024
 # A disk, or the server of a shared folder, has this long to give a file before its slice is measured again.
