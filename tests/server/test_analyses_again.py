@@ -18,7 +18,7 @@ from assay_core.records.campaign import CampaignState
 from assay_sampling.launches.table import Condition
 from assay_server.analysis.runs.request import AnalysisRequest, FailedRun, RunData
 from assay_server.campaigns.analysing.analyses import Analyses
-from assay_server.campaigns.analysing.job import Pages, analyse_campaign, request_for, submit_analysis
+from assay_server.campaigns.analysing.job import Pages, analyse_campaign, submit_analysis
 from tests.support.server.analysis_lab import HandExecutor
 from tests.support.server.campaign_to_analyse import Ended, Inline, analysed
 from tests.support.server.workloads_to_analyse import made_request
@@ -118,4 +118,4 @@ def test_a_workloads_request_has_nothing_of_other_workloads() -> None:
     other = replace(run, run_id="c.7", workload="v")
     failed = (*alone.failed_runs, FailedRun("c.8", workload="v"))
     both = replace(alone, runs=(run, other), failed_runs=failed, ranks={"v": "each"})
-    assert request_for(both, "w") == alone
+    assert both.of_workload("w") == alone

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -45,12 +46,7 @@ def analyse(request: AnalysisRequest) -> Report:
     Any other exception is a bug and is not caught.
     """
     refuse_mixed_marks(request)
-    return joined_report(request, [analyse_part(request, name) for name in workloads_of(request)])
-
-
-def workloads_of(request: AnalysisRequest) -> tuple[str, ...]:
-    """The workloads of a campaign that have runs, in order: parts that can be analysed in parallel."""
-    return tuple(dict.fromkeys(run.workload for run in request.runs))
+    return joined_report(request, [analyse_part(request, name) for name in request.workloads])
 
 
 def analyse_part(request: AnalysisRequest, workload: str) -> WorkloadAnalysis:
@@ -62,7 +58,7 @@ def analyse_part(request: AnalysisRequest, workload: str) -> WorkloadAnalysis:
 
 
 def joined_report(request: AnalysisRequest, parts: Sequence[WorkloadAnalysis]) -> Report:
-    """The report from the analyses of all workloads, in the order of :func:`workloads_of`."""
+    """The report from the analyses of all workloads, in the order of the request's."""
     whole = WorkloadAnalysis()
     for part in parts:
         whole.add(part)
@@ -98,32 +94,31 @@ def joined_report(request: AnalysisRequest, parts: Sequence[WorkloadAnalysis]) -
 
 
 def _failed_run(run: FailedRun) -> FailedRunEntry:
-    return FailedRunEntry(
-        run_id=run.run_id,
-        workload=run.workload,
-        device=run.device_kind,
-        level=run.level,
-        condition=ConditionEntry.of(run.condition),
-        repeat=run.repeat,
-        reason=run.reason,
-        failure=None if run.failure is None else FailureEntry.of(run.failure),
-    )
+    failure = None if run.failure is None else FailureEntry.of(run.failure)
+    return FailedRunEntry(**_place(run), reason=run.reason, failure=failure)
 
 
 def _run(run: RunData) -> RunEntry:
     return RunEntry(
-        run_id=run.run_id,
-        workload=run.workload,
-        device=run.device_kind,
-        level=run.level,
-        condition=ConditionEntry.of(run.condition),
-        repeat=run.repeat,
+        **_place(run),
         under_mps=run.under_mps,
         launches=run.launches,
         content_hash=run.content_hash,
         flags=rows.flags_of(run),
         synthetic=run.synthetic,
     )
+
+
+def _place(run: RunData | FailedRun) -> dict[str, Any]:
+    """What identifies a run in a report."""
+    return {
+        "run_id": run.run_id,
+        "workload": run.workload,
+        "device": run.device_kind,
+        "level": run.level,
+        "condition": ConditionEntry.of(run.condition),
+        "repeat": run.repeat,
+    }
 
 
 def analyse_by_rank(request: AnalysisRequest, runs: Sequence[RunData]) -> WorkloadAnalysis:

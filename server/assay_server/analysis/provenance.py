@@ -92,35 +92,34 @@ def _text(builds: Mapping[str, str]) -> str:
 
 def provenance_entries(runs: Sequence[RunData]) -> list[ProvenanceEntry]:
     """An entry for each workload and GPU, in the order of the campaign."""
+    return [_entry(members) for members in _by_place(runs)]
+
+
+def _by_place(runs: Iterable[RunData]) -> list[list[RunData]]:
+    """The runs of each workload and GPU."""
     grouped: dict[tuple[str, str], list[RunData]] = {}
     for run in runs:
         grouped.setdefault((run.workload, run.device_kind), []).append(run)
-    return [_entry(workload, device, members) for (workload, device), members in grouped.items()]
+    return list(grouped.values())
 
 
-def _entry(workload: str, device: str, runs: Sequence[RunData]) -> ProvenanceEntry:
+def _entry(runs: Sequence[RunData]) -> ProvenanceEntry:
     days = sorted({day for run in runs for day in run.facts.days})
     entry = ProvenanceEntry(
-        workload=workload,
-        device=device,
+        workload=runs[0].workload,
+        device=runs[0].device_kind,
         synthetic=any(run.synthetic for run in runs),
-        gpus=_all(run.facts.gpus for run in runs),
-        drivers=_all(run.facts.drivers for run in runs),
         tools=_tool_entries(runs),
         libraries=_library_entries(runs),
-        library_notes=_all(run.facts.library_notes for run in runs),
-        bundles=_all(run.facts.bundles for run in runs),
-        programs=_all(run.facts.programs for run in runs),
-        compile_caches=_all(run.facts.compile_caches for run in runs),
+        **{
+            name: list(dict.fromkeys(text for run in runs for text in getattr(run.facts, name)))
+            for name in ("gpus", "drivers", "library_notes", "bundles", "programs", "compile_caches")
+        },
         measured_on=Days(first=days[0], last=days[-1]) if days else None,
         runs=[run.run_id for run in runs],
     )
     flag_differences([entry], runs)
     return entry
-
-
-def _all(texts: Iterable[Iterable[str]]) -> list[str]:
-    return list(dict.fromkeys(text for some in texts for text in some))
 
 
 def _tool_entries(runs: Sequence[RunData]) -> list[ToolEntry]:
@@ -149,20 +148,26 @@ def _library_entries(runs: Sequence[RunData]) -> list[LibraryEntry]:
 
 def chosen_slices_entries(runs: Sequence[RunData]) -> list[ChosenSlicesEntry]:
     """One entry for each workload and GPU whose detailed runs have a plan, in the order of the runs."""
-    grouped: dict[tuple[str, str], list[RunData]] = {}
-    for run in runs:
-        if run.plan is not None:
-            grouped.setdefault((run.workload, run.device_kind), []).append(run)
-    return [_chosen_entry(members) for members in grouped.values()]
+    return [_chosen_entry(members) for members in _by_place(run for run in runs if run.plan is not None)]
 
 
 def _chosen_entry(runs: Sequence[RunData]) -> ChosenSlicesEntry:
-    first = runs[0]
-    plan = first.plan
+    first, plan = runs[0], runs[0].plan
     assert plan is not None  # these runs were chosen by it
-    slices = list(_slices(runs))
-    measured = [piece for piece in slices if piece.measured]
-    ending = plan.ending if len(measured) == len(slices) else "budget"
+    # A budget drops the last slices of the plan from a run, never one in between.
+    measured = min(run.slices for run in runs)
+    slices = [
+        SliceEntry(
+            first_launch=piece.launch_skip,
+            launches=piece.launch_count,
+            new_time_percent=piece.new_percent,
+            unseen_time_percent=piece.unseen_percent,
+            expected_seconds=piece.seconds,
+            measured=place < measured,
+        )
+        for place, piece in enumerate(plan.slices)
+    ]
+    last = slices[:measured][-1:]
     return ChosenSlicesEntry(
         workload=first.workload,
         device=first.device_kind,
@@ -170,8 +175,8 @@ def _chosen_entry(runs: Sequence[RunData]) -> ChosenSlicesEntry:
         light_run=plan.light_run,
         launches=plan.launches,
         most_unseen_time_percent=plan.most_unseen_percent,
-        unseen_time_percent=measured[-1].unseen_time_percent if measured else 100.0,
-        ending=ending,
+        unseen_time_percent=last[0].unseen_time_percent if last else 100.0,
+        ending=plan.ending if measured >= len(slices) else "budget",
         cost=CostModel(
             start_seconds=plan.start_seconds,
             skipped_launch_seconds=plan.skip_seconds,
@@ -179,18 +184,3 @@ def _chosen_entry(runs: Sequence[RunData]) -> ChosenSlicesEntry:
         ),
         slices=slices,
     )
-
-
-def _slices(runs: Sequence[RunData]) -> Iterator[SliceEntry]:
-    """The slices of the plan; a budget drops the last of them from a run, never one in between."""
-    plan = runs[0].plan
-    held = min(run.slices for run in runs)
-    for place, piece in enumerate(plan.slices if plan is not None else ()):
-        yield SliceEntry(
-            first_launch=piece.launch_skip,
-            launches=piece.launch_count,
-            new_time_percent=piece.new_percent,
-            unseen_time_percent=piece.unseen_percent,
-            expected_seconds=piece.seconds,
-            measured=place < held,
-        )

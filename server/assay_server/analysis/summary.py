@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from assay_report.model.compared import ColdStartEntry, Compared, SelectionDifference, SmShareEntry
+from assay_report.model.compared import Compared, SmShareEntry
 from assay_report.model.report import Comparisons
 from assay_report.model.scores import RecommendedEntry, Row, ShareSummary, SummaryEntry
 from assay_sampling.documents.by_method import Accuracies
@@ -26,6 +26,7 @@ _OF_THE_ROW = (
     "workload", "device", "condition", "method", "selection", "status", "reason", "error", "selected_on",
     "launches", "kernels", "groups", "error_percent", "group_error_percent", "speedup",
 )  # fmt: skip
+_RANKS = {"ok": 0, "refused": 1, "failed": 1, "not applicable": 2}
 _OF_THE_MODEL = (*Accuracies.model_fields, "agreement_percent", "ambiguous_percent")
 
 
@@ -40,7 +41,7 @@ def summarise(rows: Sequence[Row], compared: Comparisons | None = None) -> list[
     cells: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
         cells.setdefault((row.workload, row.device, row.condition.model_dump_json()), []).append(row)
-    entries = [_entry(min(members, key=_rank)) for members in cells.values()]
+    entries = [_entry(min(members, key=lambda row: _RANKS[row.status])) for members in cells.values()]
     for entry in entries if compared else ():
         _add_compared(entry, compared or Comparisons())
     return entries
@@ -49,10 +50,14 @@ def summarise(rows: Sequence[Row], compared: Comparisons | None = None) -> list[
 def _add_compared(entry: SummaryEntry, compared: Comparisons) -> None:
     if compared.sm_share:
         entry.sm_share = [_share(each, entry) for each in compared.sm_share if _is_about(each, entry)]
+    cold = next((each for each in compared.cold_start if _is_about(each, entry)), None)
     if compared.cold_start:
-        first = next((each for each in compared.cold_start if _is_about(each, entry)), None)
-        entry.flushed_difference_percent = None if first is None else first.weighted_difference_percent
-        entry.flushed_difference_of_selection_percent = _of_selection(first, entry)
+        parts = () if cold is None else cold.selections
+        part = next((part for part in parts if part.selection == entry.selection), None)
+        entry.flushed_difference_percent = None if cold is None else cold.weighted_difference_percent
+        entry.flushed_difference_of_selection_percent = (
+            None if part is None else part.weighted_difference_percent
+        )
 
 
 def _is_about(each: Compared, entry: SummaryEntry) -> bool:
@@ -73,17 +78,6 @@ def _share(each: SmShareEntry, entry: SummaryEntry) -> ShareSummary:
         speedup_true=each.speedup_true,
         speedup_predicted=predicted and predicted.speedup_predicted,
     )
-
-
-def _of_selection(each: ColdStartEntry | None, entry: SummaryEntry) -> float | None:
-    """The difference that the summary entry's selection shows."""
-    parts: Sequence[SelectionDifference] = each.selections if each is not None else ()
-    chosen = next((part for part in parts if part.selection == entry.selection), None)
-    return None if chosen is None else chosen.weighted_difference_percent
-
-
-def _rank(row: Row) -> int:
-    return {"ok": 0, "refused": 1, "failed": 1, "not applicable": 2}[row.status]
 
 
 def _entry(row: Row) -> SummaryEntry:
@@ -163,8 +157,9 @@ def _by_other_gpus(members: Sequence[Row], elsewhere: Sequence[dict[str, Row]]) 
         members, advice, next((members[index] for index, one in judged.items() if one is best), None)
     )
     entry.judged_on = devices
-    entry.worst_error_percent = best and best.worst_error_percent
-    entry.worst_part_error_percent = best and best.worst_part_error_percent
+    if best is not None:
+        entry.worst_error_percent = best.worst_error_percent
+        entry.worst_part_error_percent = best.worst_part_error_percent
     return entry
 
 

@@ -10,8 +10,8 @@ a single pass does not. Source: docs/nvidia-tools.md, "What makes two measuremen
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -64,16 +64,20 @@ def load_plain_run(run: RunData, memory_limit_bytes: int) -> Launches:
     notes: dict[Note, None] = {}
     extents: list[Extent] = []
     try:
-        devices = _devices(run)
+        schema, ordinals = _schema_and_ordinals(run)
         launches = gather(
-            _batches(run, devices, notes, extents), devices.schema,
+            _batches(run, schema, ordinals, notes, extents), schema,
             sources=(run.run_id,), memory_limit_bytes=memory_limit_bytes,
             expected_launches=run.launches if run.rank is None else 0,
         )  # fmt: skip
     except AssayError as error:
         if isinstance(error.__cause__, OSError) and error.__cause__.errno:
             raise error.__cause__ from error
-        raise _without_paths(error, run) from error
+        if not isinstance(error, InputError):
+            raise
+        # About the run instead of its file: reports name no paths of the server's disk.
+        where = f"run {run.run_id}" if error.field is None else f"run {run.run_id}: field {error.field!r}"
+        raise LaunchTableError(where, error.cause, error.remedy) from error
     _check_against_plan(run, launches)
     if len(run.files) > 1:
         require_equal_clocks(launches)
@@ -97,21 +101,14 @@ def _refuse_gaps(run: RunData) -> None:
     )
 
 
-@dataclass(frozen=True)
-class _Devices:
-    """The schema of a run over all its slices, and for each file its devices' ordinals in that schema."""
-
-    schema: pa.Schema
-    ordinals: tuple[dict[int, int], ...]
-
-
-def _devices(run: RunData) -> _Devices:
-    """Join the slices' devices; raises LaunchTableError if they differ in anything else."""
+def _schema_and_ordinals(run: RunData) -> tuple[pa.Schema, list[dict[int, int]]]:
+    """The schema of a run over all its slices, and for each file its devices' ordinals in that schema; raises
+    LaunchTableError if the slices differ in anything else."""
     schemas = []
     for path in run.files:
         with open_recording(path) as recording:
             schemas.append(recording.schema)
-    known: list[Device] = []
+    devices: list[Device] = []
     ordinals = []
     first = table_metadata(schemas[0])
     for schema in schemas:
@@ -124,8 +121,8 @@ def _devices(run: RunData) -> _Devices:
                 f" ({', '.join(_differences(schemas[0], schema)) or 'their schemas'})",
                 "run it again on GPUs of one kind with one tool and driver",
             )
-        ordinals.append({device.index: ordinal_among(device, known) for device in metadata.devices})
-    return _Devices(with_metadata(schemas[0], replace(first, devices=tuple(known))), tuple(ordinals))
+        ordinals.append({device.index: ordinal_among(device, devices) for device in metadata.devices})
+    return with_metadata(schemas[0], replace(first, devices=tuple(devices))), ordinals
 
 
 def _differences(first: pa.Schema, other: pa.Schema) -> Iterator[str]:
@@ -150,11 +147,16 @@ def _kinds(metadata: TableMetadata) -> set[tuple[str, str, int | None]]:
 
 
 def _batches(
-    run: RunData, devices: _Devices, notes: dict[Note, None], extents: list[Extent]
+    run: RunData,
+    schema: pa.Schema,
+    ordinals: Sequence[dict[int, int]],
+    notes: dict[Note, None],
+    extents: list[Extent],
 ) -> Iterator[LaunchBatch]:
-    """The batches of all slices, opening one file at a time; fills ``notes``, each note once, and
-    ``extents``, what each file covers."""
-    for path, ordinals in zip(run.files, devices.ordinals, strict=True):
+    """The batches of all slices, opening one file at a time, in the run's schema with its devices' ordinals;
+    fills ``notes``, each note once, and ``extents``, what each file covers."""
+    device = schema.get_field_index("device")
+    for path, own_ordinals in zip(run.files, ordinals, strict=True):
         extents.append({})
         with open_recording(path) as recording:
             for batch in recording.batches():
@@ -162,26 +164,12 @@ def _batches(
                 if run.rank is not None:
                     records = records.filter(pc.equal(records["process"], run.rank))
                 if len(run.files) > 1:
-                    held = (records["process"].to_numpy(), records["launch"].to_numpy())
-                    extents[-1] = joined_extent(extents[-1], extent_of(*held))
-                yield LaunchBatch(_renumbered(records, ordinals, devices.schema), batch.new_names)
+                    places = (records["process"].to_numpy(), records["launch"].to_numpy())
+                    extents[-1] = joined_extent(extents[-1], extent_of(*places))
+                columns = list(records.columns)
+                columns[device] = renumbered(columns[device], own_ordinals)
+                yield LaunchBatch(pa.RecordBatch.from_arrays(columns, schema=schema), batch.new_names)
             notes.update(dict.fromkeys(recording.notes))
-
-
-def _renumbered(records: pa.RecordBatch, ordinals: dict[int, int], schema: pa.Schema) -> pa.RecordBatch:
-    """The launches in the run's schema, with its ordinals of devices."""
-    columns = list(records.columns)
-    place = schema.get_field_index("device")
-    columns[place] = renumbered(columns[place], ordinals)
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _without_paths(error: AssayError, run: RunData) -> AssayError:
-    """The error about the run instead of its file: reports name no paths of the server's disk."""
-    if isinstance(error, InputError):
-        where = f"run {run.run_id}" if error.field is None else f"run {run.run_id}: field {error.field!r}"
-        return LaunchTableError(where, error.cause, error.remedy)
-    return error
 
 
 def _check_against_plan(run: RunData, launches: Launches) -> None:
@@ -200,10 +188,9 @@ def _check_against_plan(run: RunData, launches: Launches) -> None:
             f"name the recording under '{metadata.level}' in the campaign file",
         )
     if not len(launches) and run.rank is not None:
+        cause = f"its rank {run.rank} launched no kernel"
         raise RefusedError(
-            f"run {run.run_id}",
-            f"its rank {run.rank} launched no kernel",
-            "name ranks that launch kernels under 'ranks', or 'each'",
+            f"run {run.run_id}", cause, "name ranks that launch kernels under 'ranks', or 'each'"
         )
     if not len(launches):
         raise RefusedError(f"run {run.run_id}", "it has no launches", "see the run's log for the cause")
@@ -235,14 +222,13 @@ def with_true_cycles(features: Launches, cycles: Launches) -> Launches:
     table, costs = features.take(rows).table, cycles.take(cost_rows).table
     for name in COSTS:
         if name in costs.schema.names:
-            table = _with_column(table, costs.schema.field(name), costs[name])
+            field, place = costs.schema.field(name), table.schema.get_field_index(name)
+            if place < 0:
+                table = table.append_column(field, costs[name])
+            else:
+                table = table.set_column(place, field, costs[name])
     notes = (*features.notes, *_notes(features, cycles, len(rows)))
     return replace(features, table=table, notes=distinct_notes(notes))
-
-
-def _with_column(table: pa.Table, field: pa.Field, values: pa.ChunkedArray) -> pa.Table:
-    place = table.schema.get_field_index(field.name)
-    return table.append_column(field, values) if place < 0 else table.set_column(place, field, values)
 
 
 def _notes(features: Launches, cycles: Launches, joined: int) -> list[Note]:
@@ -268,12 +254,12 @@ def clock_mhz(launches: Launches, rows: np.ndarray | None = None) -> float | Non
     if "cycles_gpc_avg" not in names or "profiled_duration_ns" not in names:
         return None
     cycles, nanoseconds = launches.column("cycles_gpc_avg"), launches.column("profiled_duration_ns")
-    known = np.isfinite(cycles) & np.isfinite(nanoseconds) & (nanoseconds > 0)
+    measured = np.isfinite(cycles) & np.isfinite(nanoseconds) & (nanoseconds > 0)
     if rows is not None:
-        known &= rows
-    if not known.any():
+        measured &= rows
+    if not measured.any():
         return None
-    return _NS_TO_MHZ * float(cycles[known].sum()) / float(nanoseconds[known].sum())
+    return _NS_TO_MHZ * float(cycles[measured].sum()) / float(nanoseconds[measured].sum())
 
 
 def require_equal_clocks(launches: Launches) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from assay_core.records.campaign import RunState
@@ -179,3 +179,17 @@ class AnalysisRequest:
     ranks: Mapping[str, Ranks] = field(default_factory=dict)
     records: RecordsPlace | None = None
     by_operation: tuple[str, ...] = ()
+
+    @property
+    def workloads(self) -> tuple[str, ...]:
+        """The workloads that have runs, in order: parts that can be analysed in parallel."""
+        return tuple(dict.fromkeys(run.workload for run in self.runs))
+
+    def of_workload(self, workload: str) -> AnalysisRequest:
+        """The request without the runs of other workloads."""
+        return replace(
+            self,
+            runs=tuple(run for run in self.runs if run.workload == workload),
+            failed_runs=tuple(run for run in self.failed_runs if run.workload == workload),
+            ranks={name: ranks for name, ranks in self.ranks.items() if name == workload},
+        )

@@ -144,24 +144,14 @@ def submit_analysis(executor: Executor, request: AnalysisRequest) -> Future[Page
 
     Workloads are analysed one after the other if all at once might exceed the memory limit of one machine.
     """
-    workloads = tuple(dict.fromkeys(run.workload for run in request.runs))
+    workloads = request.workloads
     if len(workloads) < 2:
         return executor.submit(analyse_campaign, request)
     needed_bytes = _BYTES_PER_LAUNCH * sum(run.launches for run in request.runs)
     fits = isinstance(executor, ExecutorApart) or needed_bytes <= request.memory_limit_bytes
-    joined = _Joined(executor, request, {name: request_for(request, name) for name in workloads})
+    joined = _Joined(executor, request, {name: request.of_workload(name) for name in workloads})
     joined.begin(len(workloads) if fits else 1)
     return joined.report
-
-
-def request_for(request: AnalysisRequest, workload: str) -> AnalysisRequest:
-    """The request without the runs of other workloads."""
-    return replace(
-        request,
-        runs=tuple(run for run in request.runs if run.workload == workload),
-        failed_runs=tuple(run for run in request.failed_runs if run.workload == workload),
-        ranks={name: ranks for name, ranks in request.ranks.items() if name == workload},
-    )
 
 
 class _Joined:

@@ -18,7 +18,7 @@ from assay_core.records.campaign import AttemptState, RunState
 from assay_core.records.validity_flag import ValidityFlag
 from assay_sampling.counters.definitions import COST_COUNTERS
 from assay_sampling.errors import StorageError
-from assay_sampling.running.attempt_facts import AttemptFacts, LibraryFact, parse_facts
+from assay_sampling.running.attempt_facts import parse_facts
 from assay_sampling.running.validity import invalidates
 from assay_server.analysis.runs.request import AnalysisRequest, FailedRun, RunData, RunFacts, distinct_texts
 from assay_server.store.model import Campaign, Run, Slice
@@ -44,8 +44,12 @@ def analysis_request(
     runs = store.runs(campaign_id)
     windows = _windows_so_far(store, runs) if windows_so_far else {}
     there = [run for run in runs if run.state is RunState.DONE or run.run_id in windows]
-    known = {run.run_id for run in there}
-    failed_runs = tuple(_failed_run(run) for run in runs if run.run_id not in known)
+    with_data = {run.run_id for run in there}
+    failed_runs = tuple(
+        FailedRun(**{each.name: getattr(run, each.name) for each in fields(FailedRun)})
+        for run in runs
+        if run.run_id not in with_data
+    )
     # Attempts' logs, which are long, are read only of runs that are compared with a bare run.
     compared = any(run.level == "bare" for run in runs)
     runs_data = (
@@ -127,12 +131,12 @@ def _timed(run: RunData, store: SqlTransaction) -> RunData:
     """The run with the times of its published attempts."""
     logs = [a.log for a in store.attempts(run.run_id) if a.state is AttemptState.PUBLISHED]
     busy = [(log.telemetry or {}).get("busy_seconds") for log in logs]
-    known = [seconds for seconds in busy if isinstance(seconds, int | float)]
+    measured = [seconds for seconds in busy if isinstance(seconds, int | float)]
     return replace(
         run,
         executions=len(logs),
         wall_seconds=sum(log.wall_seconds for log in logs),
-        busy_seconds=float(sum(known)) if known and len(known) == len(logs) else None,
+        busy_seconds=float(sum(measured)) if measured and len(measured) == len(logs) else None,
     )
 
 
@@ -161,10 +165,6 @@ def _content_hash(hashes: Sequence[str]) -> str:
     if len(hashes) == 1:
         return hashes[0]
     return hashlib.blake2b("+".join(hashes).encode(), digest_size=32).hexdigest()
-
-
-def _failed_run(run: Run) -> FailedRun:
-    return FailedRun(**{each.name: getattr(run, each.name) for each in fields(FailedRun)})
 
 
 def launches_asked(slices: Sequence[Slice]) -> int:
@@ -244,27 +244,21 @@ def run_facts(attempts: Iterable[tuple[int, str]], *, measured: bool) -> RunFact
         texts[text] = None
         if measured and leased_at_ms:
             days.add(datetime.fromtimestamp(leased_at_ms / 1000, UTC).date().isoformat())
-    known = [facts for facts in map(parse_facts, texts) if facts is not None]
-    return replace(_merged(known), days=tuple(sorted(days)))
-
-
-def _merged(attempts: Sequence[AttemptFacts]) -> RunFacts:
+    attempt_facts = [facts for facts in map(parse_facts, texts) if facts is not None]
+    libraries: dict[str, dict[str, str]] = {}
+    for library in (library for facts in attempt_facts for library in facts.libraries.found):
+        if not library.of_tool:  # the workload itself loaded it
+            libraries.setdefault(library.name, {}).setdefault(library.build, library.label)
     return RunFacts(
-        gpus=distinct_texts(facts.gpu for facts in attempts),
-        drivers=distinct_texts(facts.driver for facts in attempts),
-        tools=tuple(dict.fromkeys((tool.name, tool.version) for facts in attempts for tool in facts.tools)),
-        libraries=_by_name(library for facts in attempts for library in facts.libraries.found),
-        library_notes=distinct_texts(facts.libraries.note for facts in attempts),
-        bundles=distinct_texts(facts.bundle for facts in attempts),
-        programs=distinct_texts(facts.program.sha256 for facts in attempts),
-        compile_caches=distinct_texts(facts.compile_cache for facts in attempts),
+        gpus=distinct_texts(facts.gpu for facts in attempt_facts),
+        drivers=distinct_texts(facts.driver for facts in attempt_facts),
+        tools=tuple(
+            dict.fromkeys((tool.name, tool.version) for facts in attempt_facts for tool in facts.tools)
+        ),
+        libraries=libraries,
+        library_notes=distinct_texts(facts.libraries.note for facts in attempt_facts),
+        bundles=distinct_texts(facts.bundle for facts in attempt_facts),
+        programs=distinct_texts(facts.program.sha256 for facts in attempt_facts),
+        compile_caches=distinct_texts(facts.compile_cache for facts in attempt_facts),
+        days=tuple(sorted(days)),
     )
-
-
-def _by_name(libraries: Iterable[LibraryFact]) -> dict[str, dict[str, str]]:
-    """The libraries that the workload itself loaded: by name, each build with its version for people."""
-    builds: dict[str, dict[str, str]] = {}
-    for library in libraries:
-        if not library.of_tool:
-            builds.setdefault(library.name, {}).setdefault(library.build, library.label)
-    return builds

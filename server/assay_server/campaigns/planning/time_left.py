@@ -134,9 +134,7 @@ class _SliceTimes:
         # The first of each counts.
         self._earlier = {(each.workload, each.device_key, each.level): each for each in reversed(earlier)}
         self._other_gpu = {(each.workload, each.level): each for each in reversed(measured)}
-        self._runs: dict[tuple[str, str], Run] = {
-            (run.device_key, run.level): run for run in reversed(elsewhere.runs)
-        }
+        self._runs = {(run.device_key, str(run.level)): run for run in reversed(elsewhere.runs)}
 
     def of(self, cost: WorkloadCost) -> _Time | None:
         """None where nothing is known."""

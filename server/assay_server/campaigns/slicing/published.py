@@ -12,7 +12,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 
@@ -54,7 +53,7 @@ class SliceCosts:
         return fitted_cost(samples, passes, assumed_cost(passes, self.assumed))
 
 
-_MOST_HELD = 1024
+_MOST_FILES = 1024
 # A disk, or the server of a shared folder, has this long to give a file before its slice is measured again.
 # Its run's finished attempts wait meanwhile, so it is less than the hour that an analysis waits.
 _PATIENCE_SECONDS = 600.0
@@ -79,27 +78,24 @@ class LaunchKinds:
         if not piece.file:
             return np.empty(0, np.uint64)
         with self._lock:
-            known = self._kinds_of_files.get(piece.content_hash)
-        if known is not None:
-            return known
+            kinds = self._kinds_of_files.get(piece.content_hash)
+        if kinds is not None:
+            return kinds
         with self._records.reading(piece.file) as path:
-            self._require_intact(piece, path)
+            what = what_changed(path, piece.content_hash)
+            if what is FileChange.UNREADABLE:
+                self._wait_for(piece)
+            with self._lock:
+                self._refused.pop(piece.file, None)
+            if what is not None:
+                raise RecordsChangedError((ChangedFile(piece.run_id, str(path), what),))
             with storage_errors(path):
                 kinds = _kinds(str(path))
         with self._lock:
             self._kinds_of_files[piece.content_hash] = kinds
-            while len(self._kinds_of_files) > _MOST_HELD:
+            while len(self._kinds_of_files) > _MOST_FILES:
                 self._kinds_of_files.popitem(last=False)
         return kinds
-
-    def _require_intact(self, piece: Slice, path: Path) -> None:
-        what = what_changed(path, piece.content_hash)
-        if what is FileChange.UNREADABLE:
-            self._wait_for(piece)
-        with self._lock:
-            self._refused.pop(piece.file, None)
-        if what is not None:
-            raise RecordsChangedError((ChangedFile(piece.run_id, str(path), what),))
 
     def _wait_for(self, piece: Slice) -> None:
         """Raise StorageError while the disk may still give the file, which may be as published."""
