@@ -277,7 +277,7 @@ def report_of_state(state: Path, campaign_id: str | None = None) -> Report:
 def campaign_schema() -> dict[str, Any]:
     """The JSON schema of campaign files, for editors; raises MissingExtraError without the server extra."""
     try:
-        from assay_server.campaign_file.schema import campaign_schema  # noqa: PLC0415
+        from assay_server.campaign_file.spec import campaign_schema  # noqa: PLC0415
     except ModuleNotFoundError as error:
         raise missing_extra(error, "assay init", "server") from error
     return campaign_schema()

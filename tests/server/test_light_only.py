@@ -7,8 +7,8 @@ import pytest
 from assay_sampling.errors import CampaignError
 from assay_sampling.launches.table import BASELINE, Condition
 from assay_server.campaign_file.reading import compile_campaign, read_campaign_file
-from assay_server.campaign_file.schema import campaign_schema
 from assay_server.campaign_file.sizes import most_slices
+from assay_server.campaign_file.spec import campaign_schema
 from assay_server.campaigns.planning.forecast import forecast_campaign
 from assay_server.campaigns.planning.plan import Plan, plan_campaign
 from tests.support.server.campaign_files import load_campaign

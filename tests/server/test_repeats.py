@@ -18,7 +18,7 @@ from assay_report.model.compared import NoiseEntry
 from assay_report.reading import parse_report
 from assay_sampling.errors import CampaignError, StorageError
 from assay_sampling.launches.table import BASELINE, Condition
-from assay_server.analysis.comparisons.noise import interval_percent
+from assay_server.analysis.comparisons.whole_runs import interval_percent
 from assay_server.campaign_file.compiled import RepeatRule
 from assay_server.campaign_file.reading import compile_campaign
 from assay_server.campaigns.planning.plan import plan_campaign

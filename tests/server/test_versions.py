@@ -7,7 +7,7 @@ from importlib import metadata
 import pytest
 
 from assay_sampling.errors import MissingExtraError
-from assay_server.analysis.reproducible import versions
+from assay_server.analysis.pipeline import versions
 
 
 def lacks(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:

@@ -2,7 +2,9 @@
 
 The report depends only on the request and the runs' records. It contains no attempt numbers, paths or host
 names, and no times except the days on which live runs were measured, which are kept with their records; so
-a campaign that was interrupted and resumed gives the same bytes.
+a campaign that was interrupted and resumed gives the same bytes. Numeric libraries use one thread, because
+sums in another order differ in their last digits; the report names the versions of the programs that compute
+its numbers, as labels may change with them.
 
 Where the ranks of a workload of several processes are evaluated each alone, every rank is a workload of its
 own. What is about the command and not about a rank, such as noise and overhead, is compared over all of them.
@@ -10,8 +12,12 @@ own. What is about the command and not about a rank, such as noise and overhead,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import platform
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -20,7 +26,8 @@ from assay_report.model.report import COMPARISONS, CampaignEntry, Comparisons, R
 from assay_report.model.runs import FailedRunEntry, FailureEntry, RunEntry
 from assay_report.verdicts.verdicts import judge
 from assay_sampling.documents.common import ConditionEntry
-from assay_sampling.errors import AssayError
+from assay_sampling.errors import AssayError, MissingExtraError
+from assay_sampling.methods.registry import package_of
 from assay_sampling.readers.opening import open_recording
 from assay_server.analysis import rows
 from assay_server.analysis.provenance import (
@@ -29,7 +36,6 @@ from assay_server.analysis.provenance import (
     provenance_entries,
     with_facts_of_table,
 )
-from assay_server.analysis.reproducible import single_threaded, versions
 from assay_server.analysis.rows import cells_of, refuse_mixed_marks
 from assay_server.analysis.run_memory import RunMemory
 from assay_server.analysis.runs.request import AnalysisRequest, FailedRun, RunData
@@ -164,3 +170,59 @@ def _ranks_of(runs: Sequence[RunData]) -> tuple[int, ...]:
             for batch in recording.batches():
                 ordinals.update(np.unique(batch.records["process"].to_numpy()).tolist())
     return tuple(sorted(ordinals))
+
+
+try:
+    from threadpoolctl import threadpool_limits
+except ImportError as missing:
+    raise MissingExtraError("analysis", "threadpoolctl", "analysis") from missing
+
+# OpenMP and the BLAS libraries read these when they are loaded.
+_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
+
+
+@contextmanager
+def single_threaded() -> Iterator[None]:
+    """Inside, BLAS and OpenMP use one thread, so that the same input gives the same bytes.
+
+    This also holds for libraries that are loaded inside, which keep one thread afterwards: scikit-learn costs
+    a second to load, and most analyses do not need it.
+    """
+    before = {name: os.environ.get(name) for name in _VARIABLES}
+    os.environ.update(dict.fromkeys(_VARIABLES, "1"))
+    try:
+        with threadpool_limits(limits=1):
+            yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+_OURS = "assay"
+_DISTRIBUTIONS = {
+    _OURS: "assay-gpu",
+    "numpy": "numpy",
+    "pyarrow": "pyarrow",
+    "scikit-learn": "scikit-learn",
+}
+
+
+def versions(methods: Iterable[str] = ()) -> dict[str, str]:
+    """Versions by program, and by package of those ``methods`` that other packages bring.
+
+    Raises MissingExtraError where the analysis extra is not installed.
+    """
+    programs = {}
+    for name, distribution in _DISTRIBUTIONS.items():
+        try:
+            programs[name] = metadata.version(distribution)
+        except metadata.PackageNotFoundError:
+            if name == _OURS:  # running from a checkout that was never installed
+                programs[name] = "checkout"
+                continue
+            raise MissingExtraError("analysis", name, "analysis") from None
+    packages = dict(package for name in methods if (package := package_of(name)) is not None)
+    return {**programs, "python": platform.python_version(), **packages}

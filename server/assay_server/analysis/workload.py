@@ -29,13 +29,13 @@ from assay_sampling.scoring.targets.matched import Target, Workload, counterpart
 from assay_sampling.scoring.trials import trials_for
 from assay_sampling.scoring.weights import mean_light_time
 from assay_server.analysis import rows
-from assay_server.analysis.comparisons.cold_start import cold_start_entries
+from assay_server.analysis.comparisons.conditions import (
+    cold_start_entries,
+    locked_clock_entries,
+    sm_share_entries,
+)
 from assay_server.analysis.comparisons.device_runs import MadeSelection, devices_of, match_facts
-from assay_server.analysis.comparisons.locked_clock import locked_clock_entries
-from assay_server.analysis.comparisons.noise import noise_entries
-from assay_server.analysis.comparisons.overhead import overhead_entries
-from assay_server.analysis.comparisons.sequences import sequence_entries
-from assay_server.analysis.comparisons.sm_share import sm_share_entries
+from assay_server.analysis.comparisons.whole_runs import noise_entries, overhead_entries, sequence_entries
 from assay_server.analysis.rows import Cell, Method, cells_of, name_failed_run
 from assay_server.analysis.run_memory import RunMemory
 from assay_server.analysis.runs.loading import require_equal_sequences

@@ -1,8 +1,8 @@
-"""The content of a campaign file: its keys, their types and their ranges.
+"""The content of a campaign file: its keys, their types and their ranges, and its JSON schema.
 
 The models below document the format; ``docs/campaign-file.md`` shows it by example, ``docs/scheduling.md``
-the keys that say where and when runs may be made. :mod:`assay_server.campaign_file.faults` checks
-rules between fields.
+the keys that say where and when runs may be made. :mod:`assay_server.campaign_file.faults` checks rules
+between fields. With the schema editors complete and check campaign files.
 """
 
 from __future__ import annotations
@@ -44,9 +44,8 @@ LIGHT_PROFILERS: dict[LightLevel, str] = {
 FIRST_REPEATS = 3  # fewer say little about noise
 # Of the light time; docs/methods/two-level.md says how it was chosen.
 _MOST_UNSEEN_TIME_PERCENT = 1.0
-_LONGEST_WORD = 32_768
 
-Word = Annotated[str, Field(max_length=_LONGEST_WORD)]
+Word = Annotated[str, Field(max_length=32_768)]
 
 
 class SpecModel(BaseModel):
@@ -65,10 +64,6 @@ def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-def _first(value: Any, number: ValidatorFunctionWrapHandler) -> int:
-    return 0 if value == "auto" else int(number(value))
-
-
 class DetailedSpec(SpecModel):
     """The detailed level of live runs: the ``first`` launches, in slices of ``slice_launches``.
 
@@ -80,7 +75,7 @@ class DetailedSpec(SpecModel):
     first: Annotated[
         int,
         Field(ge=1, le=_MOST_LAUNCHES),
-        WrapValidator(_first),
+        WrapValidator(lambda value, number: 0 if value == "auto" else number(value)),
         WithJsonSchema(
             {"anyOf": [{"type": "integer", "minimum": 1, "maximum": _MOST_LAUNCHES}, {"const": "auto"}]}
         ),
@@ -165,15 +160,12 @@ _SM = re.compile(r"sm_?(\d+)(\d)")
 
 def _capabilities(value: Any) -> Any:
     """``9.0``, ``sm_90`` and ``"9.0"``, alone or in a list, as texts like "9.0"."""
-    values = value if isinstance(value, list) else [value]
-    return [_capability(each) for each in values]
-
-
-def _capability(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_capabilities(each)[0] for each in value]
     match = _SM.fullmatch(value) if isinstance(value, str) else None
     if match is not None:
-        return f"{match[1]}.{match[2]}"
-    return f"{value:.1f}" if isinstance(value, float) else value
+        return [f"{match[1]}.{match[2]}"]
+    return [f"{value:.1f}" if isinstance(value, float) else value]
 
 
 _ONE_ARCHITECTURE = {"type": ["string", "number"]}
@@ -216,10 +208,6 @@ class RequiresSpec(SpecModel):
 
 
 ExclusiveSpec = Literal["gpu", "box"]
-
-MOST_GPUS_IN_A_GANG = 64
-GangSpec = Annotated[int, Field(ge=2, le=MOST_GPUS_IN_A_GANG)]
-
 
 _NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 _NAME = Field(pattern=_NAME_PATTERN, max_length=100)
@@ -268,9 +256,11 @@ def _ranks(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
         raise PydanticCustomError("ranks", cause) from None
 
 
-_Rank = Annotated[int, Field(ge=0, lt=1 << 31)]
+_Ranks = Annotated[
+    list[Annotated[int, Field(ge=0, lt=1 << 31)]], Field(min_length=1, max_length=_MOST_PROCESSES)
+]
 RanksSpec = Annotated[
-    Literal["together", "each"] | Annotated[list[_Rank], Field(min_length=1, max_length=_MOST_PROCESSES)],
+    Literal["together", "each"] | _Ranks,
     WrapValidator(_ranks),
 ]
 
@@ -291,7 +281,7 @@ class WorkloadSpec(SpecModel):
     bundle: str | None = Field(default=None, min_length=1, max_length=4096)
     requires: RequiresSpec | None = None
     exclusive: ExclusiveSpec | None = None
-    gang: GangSpec | None = None
+    gang: int | None = Field(default=None, ge=2, le=64)
     after: list[_Label] = Field(default_factory=list, max_length=100)
     recordings: list[RecordingSpec] = Field(default_factory=list, min_length=1, max_length=1000)
 
@@ -415,3 +405,38 @@ class Campaign(SpecModel):
         whole = dict.fromkeys(replace(condition, sm_percent=100.0, sm_share="limit") for condition in shares)
         runs += [ConditionRun("light", condition, under_mps=True) for condition in whole]
         return tuple(dict.fromkeys(run for run in runs if run.level == "light" or not self.light_only))
+
+
+def campaign_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of a campaign file, as people write it.
+
+    It knows keys, types and ranges; :mod:`assay_server.campaign_file.reading` checks rules between fields.
+    """
+    schema = Campaign.model_json_schema()
+    definitions = schema["$defs"]
+    method = definitions["MethodSpec"]["description"]
+    # In a file a method is its name, or its name with parameters; the model has them as two fields.
+    definitions["MethodSpec"] = {
+        "description": f"{method} For example: systematic, or random: {{launches: 100}}.",
+        "anyOf": [
+            {"type": "string"},
+            {
+                "type": "object",
+                "minProperties": 1,
+                "maxProperties": 1,
+                "additionalProperties": {"anyOf": [{"type": "object"}, {"type": "null"}]},
+            },
+        ],
+    }
+    features = definitions["DetailedSpec"]["properties"]["features"]
+    definitions["DetailedSpec"]["properties"]["features"] = {"anyOf": [{"type": "string"}, features]}
+    # "none" in a file is None in the model.
+    detailed = schema["properties"]["detailed"]
+    detailed["anyOf"] = [{"$ref": "#/$defs/DetailedSpec"}, {"const": "none"}]
+    definitions["AnalysisSpec"]["properties"]["methods"].pop("default", None)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": "Assay campaign file",
+        "description": "Which workloads run or were recorded on which kinds of GPU, and their analysis.",
+    }

@@ -8,7 +8,7 @@ import sys
 LOADED_INSIDE = """
 import sys
 from threadpoolctl import threadpool_info
-from assay_server.analysis.reproducible import single_threaded
+from assay_server.analysis.pipeline import single_threaded
 assert "sklearn" not in sys.modules
 with single_threaded():
     import sklearn.cluster, sklearn.neural_network

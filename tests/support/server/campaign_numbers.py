@@ -26,9 +26,8 @@ from assay_sampling.counters.definitions import FEATURE_SETS
 from assay_sampling.errors import CampaignError
 from assay_server.campaign_file.faults import campaign_faults
 from assay_server.campaign_file.reading import CampaignFile, read_campaign_file
-from assay_server.campaign_file.schema import campaign_schema
 from assay_server.campaign_file.sizes import most_bytes, most_runs, most_slices
-from assay_server.campaign_file.spec import Campaign
+from assay_server.campaign_file.spec import Campaign, campaign_schema
 from assay_server.campaign_file.yaml_source import Document
 from assay_server.campaigns.planning.forecast import forecast_campaign
 from assay_server.campaigns.planning.plan import plan_campaign
