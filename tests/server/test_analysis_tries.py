@@ -15,7 +15,6 @@ from assay_server.analysis.runs.intact import RecordsChangedError
 from assay_server.campaigns.analysing import analyses as module
 from assay_server.campaigns.analysing.analyses import MOST_TRIES, Analyses
 from assay_server.campaigns.analysing.executors import ExecutorApart, WorkersAwayError
-from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.store.model import AnalysisTry
 from tests.support.server.analysis_lab import HandExecutor, Lab
 from tests.support.server.coordinators import coordinator_over

@@ -15,7 +15,6 @@ import pytest
 from assay_sampling.errors import ParameterError
 from assay_sampling.methods import registry
 from assay_server.analysis.pipeline import versions
-from assay_server.places import analysis_place
 from assay_server.campaigns.analysing import dask_workers
 from assay_server.campaigns.analysing.dask_workers import differences
 from assay_server.campaigns.analysing.executors import ExecutorApart, WorkerPool

@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
+from typing import Literal
 
 from assay_core.program_log import log_about
 from assay_core.records.campaign import CampaignState, ChangedFile, FileChange
@@ -53,6 +54,9 @@ _DISK_PAUSE_SECONDS, _LONGEST_DISK_PAUSE_SECONDS = 5.0, 600.0
 _AWAY_PAUSE_SECONDS, _LONGEST_AWAY_PAUSE_SECONDS = 2.0, 60.0
 
 
+Setback = Literal["disk", "bucket", "workers", "death"]
+
+
 class Analyses:
     """Makes the analysis of each campaign whose runs have ended, and keeps its report.
 
@@ -78,12 +82,9 @@ class Analyses:
         self._executor: Executor | None = None
         # The tries under way, by campaign; None: it is about to begin.
         self._running: dict[str, AnalysisTry | None] = {}
-        self._broken: set[str] = set()
-        # Campaigns of which a disk refused something, or whose bucket or workers were away: how often in a
-        # row, and what tries again.
-        self._refused: Counter[str] = Counter()
-        self._bucket_away: Counter[str] = Counter()
-        self._away: Counter[str] = Counter()
+        # By campaign: how often in a row a disk refused something, its bucket or workers were away, or a
+        # worker died; and what tries again.
+        self._setbacks: defaultdict[str, Counter[Setback]] = defaultdict(Counter)
         self._later: dict[str, threading.Timer] = {}
         self._closed = False
         coordinator.listen(self._heard, attrgetter("analyse"))
@@ -150,7 +151,7 @@ class Analyses:
             self._fails(begun, error)
             return
         # It may have waited for something that is there again.
-        self._away.pop(campaign_id, None)
+        self._setbacks[campaign_id].pop("workers", None)
         with contextlib.suppress(StorageError), self._coordinator.schedule() as schedule:
             schedule.tell_analysis(campaign_id, None)
         future.add_done_callback(partial(self._done, begun))
@@ -183,34 +184,31 @@ class Analyses:
             with self._lock:
                 if self._closed or self._running.get(begun.campaign_id) is not begun:
                     return
-            self._keep(begun, future)
-
-    def _keep(self, begun: AnalysisTry, future: Future[Pages]) -> None:
-        try:
-            pages = future.result()
-            with self._coordinator.snapshot() as store:
-                newest = store.analysis_try(begun.campaign_id)
-            if newest != begun:  # a server that stood still may have lost its lead
-                self._forget(begun)
+            try:
+                pages = future.result()
+                with self._coordinator.snapshot() as store:
+                    newest = store.analysis_try(begun.campaign_id)
+                if newest != begun:  # a server that stood still may have lost its lead
+                    self._forget(begun)
+                    return
+                # Where nobody sees it.
+                forms = dict(zip(REPORT_FORMS, pages, strict=True))
+                self._coordinator.records.stage_report(begun.campaign_id, str(begun.token), forms)
+            except CancelledError:
                 return
-            # Where nobody sees it.
-            forms = dict(zip(REPORT_FORMS, pages, strict=True))
-            self._coordinator.records.stage_report(begun.campaign_id, str(begun.token), forms)
-        except CancelledError:
-            return
-        except Exception as error:  # noqa: BLE001 - the campaign must hear of it, whatever it is
-            self._fails(begun, error)
-        else:
+            except Exception as error:  # noqa: BLE001 - the campaign must hear of it, whatever it is
+                self._fails(begun, error)
+                return
             if not self._repeated(begun, pages[0]):
                 self._end(begun, None)
 
     def _fails(self, begun: AnalysisTry, error: Exception) -> None:
         """The analysis waits and is tried again, where that helps; else the campaign fails with the error."""
-        if isinstance(error, BrokenExecutor) and self._is_first_break(begun):
+        if isinstance(error, BrokenExecutor) and self._is_first_death(begun):
             self._forget(begun)
             self.start(begun.campaign_id)
-        elif isinstance(error, WorkersAwayError):
-            self._wait_for_workers(begun, error)
+        elif isinstance(error, WorkersAwayError):  # nobody can analyse now
+            self._wait(begun, error, "workers")
         elif isinstance(error, RecordsChangedError):
             self._measure_again(begun, error)
         elif isinstance(error, StorageError):
@@ -219,26 +217,29 @@ class Analyses:
             with log_about(campaign=begun.campaign_id):
                 self._end(begun, failure_of_analysis(error, begun.campaign_id))
 
-    def _is_first_break(self, begun: AnalysisTry) -> bool:
+    def _is_first_death(self, begun: AnalysisTry) -> bool:
         """A worker died and broke its whole pool: try once more; a second death fails the campaign."""
         with self._lock:
-            first = begun.campaign_id not in self._broken
-            self._broken.add(begun.campaign_id)
-        return first
+            self._setbacks[begun.campaign_id]["death"] += 1
+            return self._setbacks[begun.campaign_id]["death"] == 1
 
-    def _wait_for_storage(self, begun: AnalysisTry, error: StorageError) -> None:
+    def _wait_for_storage(self, begun: AnalysisTry, error: StorageError, *, for_ever: bool = False) -> None:
         """Records cannot be read, or the report not written: a campaign of days must not fail for that.
 
         While a bucket is away, it is tried again without end, and these tries do not count. While a disk
-        refuses, it is tried _DISK_TRIES times; then a person mends the disk and retries the campaign.
+        refuses, it is tried _DISK_TRIES times unless ``for_ever``; then a person mends the disk and retries
+        the campaign.
         """
-        away = self._records_are_away()
-        if not away and self._refused[begun.campaign_id] >= _DISK_TRIES:
+        setbacks = self._setbacks[begun.campaign_id]
+        if self._bucket_is_away():
+            self._wait(begun, error, "bucket")
+        elif setbacks["disk"] >= _DISK_TRIES and not for_ever:
             self._end(begun, failure_of_analysis(error, begun.campaign_id))
         else:
-            self._start_after_refusal(begun, error, away=away)
+            setbacks.pop("bucket", None)
+            self._wait(begun, error, "disk")
 
-    def _records_are_away(self) -> bool:
+    def _bucket_is_away(self) -> bool:
         records = self._coordinator.records
         if records.place is None:
             return False
@@ -248,31 +249,17 @@ class Analyses:
             return True
         return False
 
-    def _start_after_refusal(self, begun: AnalysisTry, error: StorageError, *, away: bool) -> None:
-        """``away``: the bucket is."""
-        if not away:
-            self._bucket_away.pop(begun.campaign_id, None)
-        counted = self._bucket_away if away else self._refused
-        self._wait(begun, error, counted, _DISK_PAUSE_SECONDS, _LONGEST_DISK_PAUSE_SECONDS)
-
-    def _forget_refusals(self, campaign_id: str) -> None:
-        """What went wrong until now does not count against the next analysis."""
-        self._refused.pop(campaign_id, None)
-        self._bucket_away.pop(campaign_id, None)
-        self._broken.discard(campaign_id)
-
-    def _wait_for_workers(self, begun: AnalysisTry, error: WorkersAwayError) -> None:
-        """Nobody can analyse now: it is tried again until somebody can."""
-        self._wait(begun, error, self._away, _AWAY_PAUSE_SECONDS, _LONGEST_AWAY_PAUSE_SECONDS)
-
-    def _wait(
-        self, begun: AnalysisTry, error: AssayError, counted: Counter[str], first: float, longest: float
-    ) -> None:
+    def _wait(self, begun: AnalysisTry, error: AssayError, setback: Setback) -> None:
         """The campaign says why its analysis waits, and it is tried again; the pauses grow."""
         campaign_id = begun.campaign_id
         self._forget(begun)
-        counted[campaign_id] += 1
-        pause = min(first * 2 ** min(counted[campaign_id] - 1, 10), longest)
+        self._setbacks[campaign_id][setback] += 1
+        first, longest = (
+            (_AWAY_PAUSE_SECONDS, _LONGEST_AWAY_PAUSE_SECONDS)
+            if setback == "workers"
+            else (_DISK_PAUSE_SECONDS, _LONGEST_DISK_PAUSE_SECONDS)
+        )
+        pause = min(first * 2 ** min(self._setbacks[campaign_id][setback] - 1, 10), longest)
         with log_about(campaign=campaign_id):
             _log.warning("the analysis waits, and is tried again in %g s: %s", pause, error)
         why = replace(failure_of_analysis(error, campaign_id), retryable=True)
@@ -299,7 +286,7 @@ class Analyses:
             return False
         # Before the new runs can end, because they start another analysis.
         self._forget(begun)
-        self._forget_refusals(begun.campaign_id)
+        self._setbacks.pop(begun.campaign_id, None)
         with self._coordinator.schedule() as schedule:
             planned = schedule.is_newest(begun) and schedule.repeat(
                 begun.campaign_id, repeats_by_key, begun.retried
@@ -315,14 +302,13 @@ class Analyses:
         try:
             lost = self._changed_here(campaign_id, error)
             if not lost:
-                if isinstance(self._executor, ExecutorApart):
-                    self._wait_for_workers(begun, _reads_otherwise(error))
-                else:
-                    self._wait_for_storage(begun, _given_again(error))
+                self._fails(
+                    begun, _reads_otherwise(error.files[0], isinstance(self._executor, ExecutorApart))
+                )
                 return
             self._forget(begun)
             lose_records(self._coordinator, lost)
-            self._forget_refusals(campaign_id)
+            self._setbacks.pop(campaign_id, None)
             with self._coordinator.snapshot() as store:
                 campaign = store.campaign(campaign_id)
             # If that failed the last of its runs, this does not start a second analysis.
@@ -343,8 +329,13 @@ class Analyses:
             for copy in changed:
                 records.let_go(copy.file)
             raise unreadable_copy(changed[0].file)
-        if self._refused[campaign_id] < _DISK_TRIES:
-            raise _unreadable_now(changed[0])
+        if self._setbacks[campaign_id]["disk"] < _DISK_TRIES:
+            raise StorageError(
+                f"records/{changed[0].file}",
+                "the server's disk does not give it",
+                "check the disk; the analysis is tried again for about an hour, "
+                "and then the file is measured again",
+            )
         return tuple(changed)
 
     def _end(self, begun: AnalysisTry, why: Failure | None) -> None:
@@ -360,9 +351,9 @@ class Analyses:
                         self._coordinator.records.put_report(campaign_id, str(begun.token), REPORT_FORMS)
                     schedule.end_analysis(campaign_id, why, begun.retried)
         except StorageError as error:
-            self._start_after_refusal(begun, error, away=self._records_are_away())
+            self._wait_for_storage(begun, error, for_ever=True)
             return
-        self._forget_refusals(campaign_id)
+        self._setbacks.pop(campaign_id, None)
         with self._lock:
             self._later.pop(campaign_id, None)
         if newest:
@@ -375,28 +366,18 @@ class Analyses:
                 del self._running[begun.campaign_id]
 
 
-def _reads_otherwise(error: RecordsChangedError) -> WorkersAwayError:
-    return WorkersAwayError(
-        error.subject,
-        f"a worker found {error.files[0].file} {error.files[0].what}, and this server finds it as published",
-        "let the workers see the server's records under the same path",
-    )
-
-
-def _given_again(error: RecordsChangedError) -> StorageError:
-    change = error.files[0]
+def _reads_otherwise(change: ChangedFile, apart: bool) -> WorkersAwayError | StorageError:
+    """This server finds a file as published that the analysis found changed; ``apart``: on other machines."""
+    if apart:
+        return WorkersAwayError(
+            f"run {change.run_id}",
+            f"a worker found {change.file} {change.what}, and this server finds it as published",
+            "let the workers see the server's records under the same path",
+        )
     return StorageError(
         change.file,
         f"the analysis found it {change.what}, and this server then finds it as published",
         "check the server's disk; the analysis is tried again",
-    )
-
-
-def _unreadable_now(change: ChangedFile) -> StorageError:
-    return StorageError(
-        f"records/{change.file}",
-        "the server's disk does not give it",
-        "check the disk; the analysis is tried again for about an hour, and then the file is measured again",
     )
 
 
@@ -415,7 +396,12 @@ def failure_of_analysis(error: BaseException, campaign_id: str) -> Failure:
             str(FailureClass.ANALYSIS_WORKERS), error.subject, error.explained, error.remedy, retryable=True
         )
     if isinstance(error, AssayError):
-        return Failure(_class_of(error), error.subject, error.explained, error.remedy)
+        failure_class = (
+            FailureClass.DISK_FULL if isinstance(error, StorageError) else FailureClass.SERVER_REFUSED
+        )
+        if isinstance(error, InputError | LaunchTableError | CounterUnavailableError):
+            failure_class = FailureClass.INPUT_UNREADABLE
+        return Failure(str(failure_class), error.subject, error.explained, error.remedy)
     _log.error("%s failed", subject, exc_info=error)
     cause = f"{type(error).__name__}: {error}"
     return failure(FailureClass.INTERNAL, subject, cause)
@@ -429,11 +415,3 @@ def given_up(begun: AnalysisTry) -> Failure:
         f"{begun.attempts - 1} servers in a row died, or stood still, while they made it",
         "look into their logs for memory that ran out; then try it again: assay lab retry",
     )
-
-
-def _class_of(error: AssayError) -> str:
-    if isinstance(error, InputError | LaunchTableError | CounterUnavailableError):
-        return str(FailureClass.INPUT_UNREADABLE)
-    if isinstance(error, StorageError):
-        return str(FailureClass.DISK_FULL)
-    return str(FailureClass.SERVER_REFUSED)

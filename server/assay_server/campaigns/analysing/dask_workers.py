@@ -23,8 +23,8 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from assay_sampling.errors import MissingExtraError
-from assay_server.places import AnalysisPlace
 from assay_server.campaigns.analysing.executors import ExecutorApart, Executors, WorkerPool, WorkersAwayError
+from assay_server.places import AnalysisPlace
 
 if TYPE_CHECKING:
     from distributed import Client
