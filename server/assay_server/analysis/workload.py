@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from assay_report.figures.drawn import drawn
-from assay_report.model.common import Match
 from assay_report.model.drawn import Drawn
 from assay_report.model.report import Comparisons
 from assay_report.model.scores import OperationsMatched, Row
@@ -144,9 +143,12 @@ class _Work:
             run.level: self.memory.launches(run) for run in cell.runs_of(method.name, method.parameters)
         }
         self._describe(row, cell.whole)
-        if len(levels) == 2:
-            in_slices = cell.detailed is not None and len(cell.detailed.files) > 1
-            row.match = _match_of_levels(levels["detailed"], levels["light"], in_slices=in_slices)
+        if cell.detailed is not None and len(levels) == 2:
+            window, light = levels["detailed"], levels["light"]
+            alignments = {kind: align_window(window, light, kind) for kind in MATCH_KINDS}
+            if len(cell.detailed.files) > 1:
+                require_equal_sequences(window, alignments[LEVELS_KIND])
+            row.match = match_facts(alignments, LEVELS_KIND, "levels")
         profile = Profile(
             detailed=levels.get("detailed"),
             light=levels.get("light"),
@@ -284,13 +286,6 @@ class _Work:
         self._workloads.clear()
 
 
-def _match_of_levels(detailed: Launches, light: Launches, *, in_slices: bool) -> Match:
-    alignments = {kind: align_window(detailed, light, kind) for kind in MATCH_KINDS}
-    if in_slices:
-        require_equal_sequences(detailed, alignments[LEVELS_KIND])
-    return match_facts(alignments, LEVELS_KIND, "levels")
-
-
 def _refuse_same_records(reference: RunData, run: RunData) -> None:
     """Raise NotJoinableError if one recording was given for two GPUs: scoring it would be meaningless."""
     if run.content_hash and run.content_hash == reference.content_hash and run.run_id != reference.run_id:
@@ -305,32 +300,26 @@ def _refuse_same_records(reference: RunData, run: RunData) -> None:
 MOST_REPRESENTATIVES = 2000
 
 
-def exported(selection: Selection, most_representatives: int = MOST_REPRESENTATIVES) -> SelectionInReport:
+def exported(selection: Selection) -> SelectionInReport:
     """The selection's document, without groups if there are too many representatives.
 
     A note in the document then says that the same runs can make the selection again.
     """
-    representatives = len(selection.representatives.row)
-    if representatives <= most_representatives:
-        return _in_report(selection)
-    nothing = selection.representatives.row[:0]
-    shortened = replace(
+    representatives, nothing = selection.representatives, selection.representatives.row[:0]
+    too_many = len(representatives.row) > MOST_REPRESENTATIVES
+    shown = selection if not too_many else replace(
         selection,
         representatives=replace(
-            selection.representatives,
+            representatives,
             row=nothing, group=nothing, weight=nothing, process=nothing, launch=nothing, kernel=(),
         ),
         group_launches=nothing,
-        operations=None
-        if selection.operations is None
-        else replace(selection.operations, rows=nothing),
+        operations=selection.operations and replace(selection.operations, rows=nothing),
         instruction_share=None,
     )  # fmt: skip
-    note = make_note("groups_left_out", representatives=representatives, most=most_representatives)
-    document = _in_report(shortened)
-    document.groups_left_out, document.note = len(selection.group_launches), NoteEntry.of(note)
+    document = SelectionInReport.model_validate(plain(shown.document().to_dict()))
+    if too_many:
+        most = MOST_REPRESENTATIVES
+        note = make_note("groups_left_out", representatives=len(representatives.row), most=most)
+        document.groups_left_out, document.note = len(selection.group_launches), NoteEntry.of(note)
     return document
-
-
-def _in_report(selection: Selection) -> SelectionInReport:
-    return SelectionInReport.model_validate(plain(selection.document().to_dict()))

@@ -343,23 +343,18 @@ def sm_share_entries(device: DeviceRuns, made: Sequence[MadeSelection]) -> Itera
             clocks_locked=condition.clock in ("base", "boost"),
         )
         with rows.status_of(entry):
-            share, whole = _share_pair(device, shares)
+            whole_condition = replace(condition, sm_percent=100.0, sm_share="limit")
+            share, whole = device.pair(
+                shares,
+                device.of("light", whole_condition, under_mps=shares[0].under_mps)
+                or device.of("light", whole_condition),
+                "no light run at 100 % has data, so there is nothing to compare with",
+                where=f" at {condition.sm_percent:g} % of the SMs",
+            )
             _compare_shares(entry, share, whole, device)
             entry.predictions = [_prediction(each, share, whole, entry, device) for each in made]
         yield entry
         device.memory.release()
-
-
-def _share_pair(device: DeviceRuns, shares: Sequence[RunData]) -> tuple[RunData, RunData]:
-    """A run at the share and the run on all SMs to compare it with, of the same repeat if possible."""
-    condition = replace(shares[0].condition, sm_percent=100.0, sm_share="limit")
-    under_mps = device.of("light", condition, under_mps=shares[0].under_mps)
-    return device.pair(
-        shares,
-        under_mps or device.of("light", condition),
-        "no light run at 100 % has data, so there is nothing to compare with",
-        where=f" at {shares[0].condition.sm_percent:g} % of the SMs",
-    )
 
 
 def _compare_shares(entry: SmShareEntry, share: RunData, whole: RunData, device: DeviceRuns) -> None:

@@ -296,7 +296,10 @@ def run_task(
     """
     differ = differences(_releases_here(tuple(expected)), expected)
     if differ:
-        raise refused(where, [f"{_own_name()} has {', '.join(differ)}"])
+        from distributed import get_worker  # noqa: PLC0415
+
+        worker = get_worker()
+        raise refused(where, [f"worker {worker.name} ({worker.address}) has {', '.join(differ)}"])
     keep_freed_memory()
     with _one_task:
         return function(*arguments)
@@ -309,13 +312,6 @@ def refused(where: str, reasons: list[str]) -> WorkersAwayError:
         f"no worker there may be used: {'; '.join(reasons)}",
         "start workers with the server's releases of Assay, Python and these packages",
     )
-
-
-def _own_name() -> str:
-    from distributed import get_worker  # noqa: PLC0415
-
-    worker = get_worker()
-    return f"worker {worker.name} ({worker.address})"
 
 
 def computing_packages() -> tuple[str, ...]:

@@ -127,11 +127,11 @@ def end_with_server(lifeline: Connection) -> None:
     # scikit-learn's joblib tests a semaphore on import. A worker that ends at that moment leaks it, and
     # Python warns the user; fits here use one thread and need no semaphore.
     os.environ.setdefault("JOBLIB_MULTIPROCESSING", "0")
-    threading.Thread(target=_wait_for_end, args=(lifeline,), daemon=True).start()
 
+    def wait_for_end() -> None:
+        try:
+            lifeline.recv()
+        except (EOFError, OSError):
+            os._exit(1)
 
-def _wait_for_end(lifeline: Connection) -> None:
-    try:
-        lifeline.recv()
-    except (EOFError, OSError):
-        os._exit(1)
+    threading.Thread(target=wait_for_end, daemon=True).start()

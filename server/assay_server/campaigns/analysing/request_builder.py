@@ -175,10 +175,10 @@ def launches_asked(slices: Sequence[Slice]) -> int:
 
 def with_short_windows(runs: Sequence[RunData]) -> tuple[RunData, ...]:
     """The runs, with a flag on detailed runs that stopped short of their window."""
-    return tuple(_judged(run, runs) for run in runs)
+    return tuple(_with_short_window(run, runs) for run in runs)
 
 
-def _judged(run: RunData, runs: Sequence[RunData]) -> RunData:
+def _with_short_window(run: RunData, runs: Sequence[RunData]) -> RunData:
     if run.level != "detailed" or not (run.live and run.launches):
         return run
     light = [

@@ -14,7 +14,6 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,9 +29,6 @@ from assay_server.campaign_file.slices import (
 from assay_server.campaigns.slicing.reslice import light_slicing, waiting_for_light
 from assay_server.store.model import Run
 from assay_server.store.sql import SqlTransaction
-
-if TYPE_CHECKING:
-    from assay_sampling.launches.in_memory import Launches
 
 _NS_PER_S = 1e9
 
@@ -186,13 +182,13 @@ def plan_from(store: SqlTransaction, light: Run, path: Path) -> SlicePlan | None
     if slicing is None:
         return None
     try:
-        read = _read(path, light.run_id)
+        times_and_pace = _read(path, light.run_id)
     except AssayError as error:
         _log.warning("no slices can be chosen from run %s: %s", light.run_id, error)
         return None
-    if read is None:
+    if times_and_pace is None:
         return None
-    times, pace = read
+    times, pace = times_and_pace
     return chosen_slices(times, slicing, [cost_from_light(run.counters, pace) for run in waiting])
 
 
@@ -216,13 +212,9 @@ def _read(path: Path, run_id: str) -> tuple[LightTimes, LightPace] | None:
         return None
     inside = rows_in_window(launches)
     times = LightTimes(run_id, signature_ordinals(launches), duration_ns)
-    times = times.within(inside) if len(inside) else times
-    return times, LightPace(count, max(_span_s(launches), total_s), total_s / count)
-
-
-def _span_s(launches: Launches) -> float:
-    """Seconds from the first launch's start to the last end; 0 where starts are not known."""
-    if launches.table["start_ns"].null_count:
-        return 0.0
-    start_ns = launches.column("start_ns")
-    return float((start_ns + launches.column("duration_ns")).max() - start_ns.min()) / _NS_PER_S
+    span_s = 0.0  # from the first launch's start to the last end, where starts are known
+    if not launches.table["start_ns"].null_count:
+        start_ns = launches.column("start_ns")
+        span_s = float((start_ns + duration_ns).max() - start_ns.min()) / _NS_PER_S
+    pace = LightPace(count, max(span_s, total_s), total_s / count)
+    return times.within(inside) if len(inside) else times, pace

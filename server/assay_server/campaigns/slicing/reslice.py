@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import takewhile
 
 from assay_core.records.campaign import RunState
 from assay_core.records.validity_flag import ValidityFlag
@@ -37,7 +38,6 @@ from assay_server.store.sql import SqlTransaction
 
 # An open run ends after this many slices in a row without a new kind of launch.
 QUIET_SLICES = 2
-_WORKLOAD_ENDED = ValidityFlag("")
 
 
 def light_slicing(store: SqlTransaction, campaign_id: str) -> Slicing | None:
@@ -137,23 +137,23 @@ def rest_after(store: SqlTransaction, run: Run, kinds: LaunchKinds) -> Rest | No
     cost = SliceCosts(store.slice_times(RECENT_SLICES)).of(run)
     slices = store.slices(run.run_id)
     progress = _Progress(slicing, run, slices, store.untried_from(run.run_id), cost)
-    why = None if run.plan is not None else progress.end_of_workload() or progress.nothing_new(kinds)
-    why = why or progress.budget(store)
-    if why is not None:
-        rest: tuple[Slice, ...] = ()
-    else:
-        rest = progress.rest(ahead=max(SLICES_AHEAD, _places(store, run)))
+    # A slice that the workload did not fill is its end; this sets no flag.
+    ended = run.plan is None and any(piece.launches < piece.launch_count for piece in progress.done)
+    why = progress.nothing_new(kinds) if run.plan is None and not ended else None
+    why = why if ended or why is not None else progress.budget(store)
+    rest: tuple[Slice, ...] = ()
+    if not ended and why is None:
+        rest = progress.rest(ahead=max(SLICES_AHEAD, _slots_that_fit(store, run)))
     if [_window(piece) for piece in rest] == [_window(piece) for piece in progress.untried]:
         return None
-    flag = None if why is None or not why.name else why
-    return Rest(progress.index, rest, flag if progress.untried or slicing.is_open else None)
+    return Rest(progress.index, rest, why if progress.untried or slicing.is_open else None)
 
 
 def _window(piece: Slice) -> Window:
     return piece.launch_skip, piece.launch_count
 
 
-def _places(store: SqlTransaction, run: Run) -> int:
+def _slots_that_fit(store: SqlTransaction, run: Run) -> int:
     """The number of GPUs that can make slices of this run at the same time."""
     return sum(
         slot.device_key == run.device_key
@@ -181,20 +181,11 @@ class _Progress:
         """The launch after the last slice that was begun."""
         return sum(_window(self.begun[-1]))
 
-    def end_of_workload(self) -> ValidityFlag | None:
-        """The run ends after a slice that the workload did not fill; this sets no flag."""
-        ended = any(piece.launches < piece.launch_count for piece in self.done)
-        return _WORKLOAD_ENDED if ended else None
-
     def nothing_new(self, kinds: LaunchKinds) -> ValidityFlag | None:
         """The last of the slices done without a gap from the beginning brought no new kinds of launches."""
         if not self.slicing.is_open:
             return None
-        together = []
-        for piece in self.begun:
-            if piece.state is not SliceState.DONE:
-                break
-            together.append(piece)
+        together = list(takewhile(lambda piece: piece.state is SliceState.DONE, self.begun))
         if len(together) <= QUIET_SLICES or any(kinds.new_in(together)[-QUIET_SLICES:]):
             return None
         launches = sum(piece.launches for piece in together[-QUIET_SLICES:])
@@ -231,14 +222,9 @@ class _Progress:
             most = max(0, ahead - (len(self.begun) - len(self.done)))
             if len(self.untried) >= most:
                 return tuple(self.untried)
-        elif slicing.slice_launches or self._skips_little():
-            return tuple(self.untried)
-        first = Slice(self.run.run_id, self.index)
-        return tuple(
-            replace(first, index=self.index + number, launch_skip=skip, launch_count=count)
-            for number, (skip, count) in enumerate(cut(slicing, self.cost, self._end, most))
-        )
-
-    def _skips_little(self) -> bool:
-        shares = (self.cost.skipped_percent(*_window(piece)) for piece in self.untried)
-        return max(shares, default=-math.inf) < MOST_SKIPPED_PERCENT
+        else:
+            shares = (self.cost.skipped_percent(*_window(piece)) for piece in self.untried)
+            if slicing.slice_launches or max(shares, default=-math.inf) < MOST_SKIPPED_PERCENT:
+                return tuple(self.untried)
+        windows = enumerate(cut(slicing, self.cost, self._end, most), self.index)
+        return tuple(Slice(self.run.run_id, index, *window) for index, window in windows)
