@@ -26,7 +26,6 @@ from assay_server.campaign_file.sizes import size_faults
 from assay_server.campaign_file.spec import (
     Campaign,
     DetailedSpec,
-    LiveConditionSpec,
     MethodSpec,
     WorkloadSpec,
 )
@@ -45,7 +44,7 @@ def campaign_faults(campaign: Campaign) -> Iterator[Fault]:
             yield Fault((*place, "name"), f"the workload {workload.name!r} appears twice")
         names.setdefault(workload.name, position)
         yield from _kind_faults(workload, place)
-        yield from _unit_faults(campaign, workload, place)
+        yield from _tool_faults(campaign, workload, place)
         yield from _recording_faults(workload, place)
     yield from live_faults(campaign)
     yield from size_faults(campaign)
@@ -68,7 +67,8 @@ def _kind_faults(workload: WorkloadSpec, place: Place) -> Iterator[Fault]:
         if not workload.recordings:
             yield Fault(place, "it has nothing to run; give a 'command' or 'recordings'")
         for key in (
-            "environment", "timeout_s", "light_limit_s", "memory_limit_bytes", "kineto", "processes", "bundle"
+            "environment", "timeout_s", "light_limit_s", "memory_limit_bytes", "kineto", "processes",
+            "bundle", "requires", "exclusive", "gang",
         ):  # fmt: skip
             if key in workload.model_fields_set:
                 yield Fault((*place, key), "this key needs a 'command' in the workload")
@@ -77,24 +77,20 @@ def _kind_faults(workload: WorkloadSpec, place: Place) -> Iterator[Fault]:
         yield Fault((*place, "recordings"), "the workload also has a 'command'; split it into two workloads")
     yield from command_faults(workload.command, workload.environment, place)
     yield from kineto_faults(workload.kineto or "", place)
-    if workload.kineto is not None and workload.light_limit_s is not None:
-        cause = "the program writes its Kineto trace itself; limit what it records there"
-        yield Fault((*place, "light_limit_s"), cause)
-    yield from _process_faults(workload, place)
     if "\0" in (workload.bundle or ""):
         yield Fault((*place, "bundle"), "a path cannot hold a null character")
 
 
-def _unit_faults(campaign: Campaign, workload: WorkloadSpec, place: Place) -> Iterator[Fault]:
-    """The tracer records no operations."""
-    traced = workload.command is not None and workload.kineto is None and campaign.light == "cupti"
-    if traced and workload.unit == "operation":
+def _tool_faults(campaign: Campaign, workload: WorkloadSpec, place: Place) -> Iterator[Fault]:
+    """What the tools of a command's light runs cannot do; numbers of processes that cannot be."""
+    if workload.command is None:
+        return
+    if workload.kineto is not None and workload.light_limit_s is not None:
+        cause = "the program writes its Kineto trace itself; limit what it records there"
+        yield Fault((*place, "light_limit_s"), cause)
+    if workload.kineto is None and campaign.light == "cupti" and workload.unit == "operation":
         cause = "'light: cupti' records no operations; write 'light: nsys', or leave out 'unit'"
         yield Fault((*place, "unit"), cause)
-
-
-def _process_faults(workload: WorkloadSpec, place: Place) -> Iterator[Fault]:
-    """Numbers of processes that cannot be."""
     processes, gang = workload.processes or 0, workload.gang or 1
     if processes > 1 and workload.kineto is not None:
         cause = "a Kineto trace is of one process; leave out 'kineto', so that the profiler records them all"
@@ -124,9 +120,9 @@ def _reference_faults(campaign: Campaign) -> Iterator[Fault]:
     recorded = [recording.device for workload in campaign.workloads for recording in workload.recordings]
     devices = [*campaign.gpus, *recorded]
     if reference is not None and reference not in devices:
-        known = ", ".join(dict.fromkeys(devices))
+        names = ", ".join(dict.fromkeys(devices))
         kinds = "GPU or recording" if campaign.gpus else "recording"
-        yield Fault(("analysis", "reference"), f"no {kinds} has the device {reference!r}; there are {known}")
+        yield Fault(("analysis", "reference"), f"no {kinds} has the device {reference!r}; there are {names}")
 
 
 def _method_faults(method: MethodSpec, place: Place) -> Iterator[Fault]:
@@ -136,14 +132,14 @@ def _method_faults(method: MethodSpec, place: Place) -> Iterator[Fault]:
         unknown_parameters,
     )
 
-    known = samplers()
-    if method.name not in known:
-        close = difflib.get_close_matches(method.name, known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
+    by_name = samplers()
+    if method.name not in by_name:
+        close = difflib.get_close_matches(method.name, by_name, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(by_name)}"
         yield Fault(place, f"there is no method {method.name!r}; {hint}")
         return
     try:
-        sampler = known[method.name]
+        sampler = by_name[method.name]
         allowed = ", ".join(sampler.parameters.model_fields)
         for name in unknown_parameters(sampler, method.parameters):
             yield Fault((*place, method.name, name), f"{method.name} has no such parameter; it has {allowed}")
@@ -160,26 +156,20 @@ def _method_faults(method: MethodSpec, place: Place) -> Iterator[Fault]:
 
 
 def order_faults(campaign: Campaign) -> Iterator[Fault]:
-    """Faults of ``after``, and of keys about GPUs in workloads that use none."""
+    """Workloads that come after one that does not exist, or that wait for one another."""
     after = {workload.name: workload.after for workload in campaign.workloads}
-    wrong = False
-    for position, workload in enumerate(campaign.workloads):
-        for place, name in enumerate(workload.after):
-            if name not in after:
-                wrong = True
-                yield Fault(("workloads", position, "after", place), f"there is no workload {name!r}")
-        if workload.command is None:
-            for key in ("requires", "exclusive", "gang"):
-                if key in workload.model_fields_set:
-                    yield Fault(("workloads", position, key), "this key needs a 'command' in the workload")
-    if not wrong:
-        circle = _in_a_circle(after)
-        for position, workload in enumerate(campaign.workloads):
-            if workload.name in circle:
-                names = ", ".join(sorted(circle))
-                cause = f"it would wait for itself: {names} wait for one another"
-                yield Fault(("workloads", position, "after"), cause)
-                return
+    unknown = [
+        Fault(("workloads", position, "after", place), f"there is no workload {name!r}")
+        for position, workload in enumerate(campaign.workloads)
+        for place, name in enumerate(workload.after)
+        if name not in after
+    ]
+    yield from unknown
+    circle = set() if unknown else _in_a_circle(after)
+    if circle:
+        first = next(i for i, workload in enumerate(campaign.workloads) if workload.name in circle)
+        cause = f"it would wait for itself: {', '.join(sorted(circle))} wait for one another"
+        yield Fault(("workloads", first, "after"), cause)
 
 
 def _in_a_circle(after: dict[str, list[str]]) -> set[str]:
@@ -215,28 +205,22 @@ _LIVE_KEYS = ("gpus", "detailed", "light", "conditions", "repeats", "bare", "rep
 
 def live_faults(campaign: Campaign) -> Iterator[Fault]:
     """Faults of the live part of a campaign, except those of its commands."""
-    if not campaign.live_workloads:
+    live = next((i for i, workload in enumerate(campaign.workloads) if workload.command is not None), None)
+    if live is None:
         for key in _LIVE_KEYS:
-            if key == "detailed" and campaign.light_only:
-                continue  # recordings may have no detailed level too
-            if key in campaign.model_fields_set:
+            # Recordings may have no detailed level too.
+            if key in campaign.model_fields_set and not (key == "detailed" and campaign.light_only):
                 yield Fault((key,), "no workload has a 'command', so nothing would run under it")
         return
     if not campaign.gpus:
-        live = next(i for i, workload in enumerate(campaign.workloads) if workload.command is not None)
-        yield Fault(
-            ("workloads", live, "command"), "there is no GPU to run it on; give a list of kinds in 'gpus'"
-        )
-    faults = list(detailed_faults(campaign.detailed))
+        cause = "there is no GPU to run it on; give a list of kinds in 'gpus'"
+        yield Fault(("workloads", live, "command"), cause)
     yield from gpu_faults(campaign.gpus)
     if campaign.synthetic and campaign.light == "cupti":
         yield Fault(("light",), "virtual GPUs have no CUPTI; their light runs are made with nsys")
-    yield from condition_faults(
-        campaign.conditions, light_only=campaign.light_only, synthetic=campaign.synthetic
-    )
-    yield from faults
-    if not faults:
-        yield from _uncollected_faults(campaign)
+    yield from condition_faults(campaign)
+    faults = list(detailed_faults(campaign.detailed))
+    yield from faults or _uncollected_faults(campaign)
 
 
 def _uncollected_faults(campaign: Campaign) -> Iterator[Fault]:
@@ -269,19 +253,17 @@ def gpu_faults(gpus: Sequence[str]) -> Iterator[Fault]:
         seen.setdefault(key, kind)
 
 
-def condition_faults(
-    conditions: Sequence[LiveConditionSpec], *, light_only: bool, synthetic: bool
-) -> Iterator[Fault]:
+def condition_faults(campaign: Campaign) -> Iterator[Fault]:
     """Conditions that are the baseline, appear twice, or are impossible."""
     seen: set[Condition] = set()
-    for position, spec in enumerate(conditions):
+    for position, spec in enumerate(campaign.conditions):
         place: Place = ("conditions", position)
         condition = spec.condition()
         if spec.sm_share == "partition" and spec.sm_percent == 100:
             yield Fault(
                 (*place, "sm_share"), "a partition holds part of the SMs; give an sm_percent below 100"
             )
-        elif spec.sm_share == "partition" and synthetic:
+        elif spec.sm_share == "partition" and campaign.synthetic:
             yield Fault(
                 (*place, "sm_share"), "virtual GPUs have no static partitions of their SMs; leave it out"
             )
@@ -293,7 +275,7 @@ def condition_faults(
                 "only Nsight Compute flushes caches, and at a share of the SMs it profiles one launch of "
                 "each process; write two conditions, one for each",
             )
-        elif spec.flushed and light_only:
+        elif spec.flushed and campaign.light_only:
             yield Fault(
                 place,
                 "the cost of flushed caches needs counters, and 'detailed: none' collects none; leave out "
@@ -318,8 +300,8 @@ def detailed_faults(detailed: DetailedSpec | None) -> Iterator[Fault]:
         yield Fault(("detailed", "sets"), f"{detailed.sets[0]!r} appears twice")
     for features in detailed.features:
         if features not in FEATURE_SETS:
-            known = ", ".join(FEATURE_SETS)
-            yield Fault(("detailed", "features"), f"there is no feature set {features!r}; there are {known}")
+            cause = f"there is no feature set {features!r}; there are {', '.join(FEATURE_SETS)}"
+            yield Fault(("detailed", "features"), cause)
 
 
 def command_faults(command: Sequence[str], environment: dict[str, str], place: Place) -> Iterator[Fault]:

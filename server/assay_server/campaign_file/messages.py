@@ -28,54 +28,49 @@ class Fault:
 def error_of(faults: Iterable[Fault], document: Document, file_name: str) -> CampaignError:
     """The error that names file, line and field of the first ten faults, in the order of the file."""
     ordered = sorted(faults, key=lambda fault: document.line(fault.place))
-    texts = [
-        f"{file_name}:{document.line(fault.place)}: {_with_field(fault)}" for fault in ordered[:MOST_ERRORS]
-    ]
-    subject = f"{file_name}:{document.line(ordered[0].place)}"
-    texts[0] = _with_field(ordered[0])
+    texts: list[str] = []
+    for fault in ordered[:MOST_ERRORS]:
+        field = field_path(fault.place)
+        cause = f"field {field}: {fault.text}" if field else fault.text
+        texts.append(f"{file_name}:{document.line(fault.place)}: {cause}" if texts else cause)
     if len(ordered) > MOST_ERRORS:
         texts.append(f"and {len(ordered) - MOST_ERRORS} more")
-    return CampaignError(subject, "\n".join(texts), REMEDY)
-
-
-def _with_field(fault: Fault) -> str:
-    field = field_path(fault.place)
-    return f"field {field}: {fault.text}" if field else fault.text
+    return CampaignError(f"{file_name}:{document.line(ordered[0].place)}", "\n".join(texts), REMEDY)
 
 
 def fault_of(details: ErrorDetails) -> Fault:
     """A validation error of pydantic as a fault with our message."""
     place: Place = tuple(details["loc"])
-    kind, context, given = details["type"], details.get("ctx", {}), details["input"]
+    kind, context, value = details["type"], details.get("ctx", {}), shown(details["input"])
     if kind == "extra_forbidden":
         return Fault(place, _unknown_key(place))
     if kind == "missing":
         return Fault(place, "this key is required")
     text = _TEXTS.get(kind, "")
     if text:
-        return Fault(place, text.format(given=shown(given), **context))
+        return Fault(place, text.format(value=value, **context))
     if kind == "method":
         return Fault(place, details["msg"])
     if kind in ("detailed", "ranks"):
-        return Fault(place, f"{shown(given)} is {details['msg']}")
-    return Fault(place, f"{details['msg'][:1].lower()}{details['msg'][1:]}, not {shown(given)}")
+        return Fault(place, f"{value} is {details['msg']}")
+    return Fault(place, f"{details['msg'][:1].lower()}{details['msg'][1:]}, not {value}")
 
 
 _TEXTS = {
-    "literal_error": "{given} is not {expected}",
-    "string_type": "{given} is not text; write it in quotes",
-    "string_pattern_mismatch": "{given} is not a name made of letters, digits, '.', '_' and '-'",
+    "literal_error": "{value} is not {expected}",
+    "string_type": "{value} is not text; write it in quotes",
+    "string_pattern_mismatch": "{value} is not a name made of letters, digits, '.', '_' and '-'",
     "string_too_short": "it is empty",
     "too_short": "it is empty",
-    "bool_type": "{given} is neither true nor false",
-    "int_type": "{given} is not a whole number",
-    "float_type": "{given} is not a number",
-    "list_type": "{given} is not a list; begin each item with '- '",
-    "model_type": "{given} is not a mapping of keys to values",
-    "greater_than": "{given} is not above {gt}",
-    "greater_than_equal": "{given} is below {ge}",
-    "less_than_equal": "{given} is above {le}",
-    "dict_type": "{given} is not a mapping of names to texts",
+    "bool_type": "{value} is neither true nor false",
+    "int_type": "{value} is not a whole number",
+    "float_type": "{value} is not a number",
+    "list_type": "{value} is not a list; begin each item with '- '",
+    "model_type": "{value} is not a mapping of keys to values",
+    "greater_than": "{value} is not above {gt}",
+    "greater_than_equal": "{value} is below {ge}",
+    "less_than_equal": "{value} is above {le}",
+    "dict_type": "{value} is not a mapping of names to texts",
     "too_long": "it has more than {max_length} items",
     "string_too_long": "it is longer than {max_length} characters",
 }
@@ -104,19 +99,14 @@ def field_path(place: Place) -> str:
 
 
 def _unknown_key(place: Place) -> str:
-    known = list(_model_at(place[:-1]).model_fields)
-    close = difflib.get_close_matches(str(place[-1]), known, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"the keys here are {', '.join(known)}"
-    return f"unknown key; {hint}"
-
-
-def _model_at(place: Place) -> type[BaseModel]:
-    """The model whose keys are allowed at a place."""
+    """What is wrong with a key that its model does not have."""
     model: type[BaseModel] = Campaign
-    for part in place:
+    for part in place[:-1]:
         if isinstance(part, str):
             model = next(_models_in(model.model_fields[part].annotation))
-    return model
+    close = difflib.get_close_matches(str(place[-1]), model.model_fields, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"the keys here are {', '.join(model.model_fields)}"
+    return f"unknown key; {hint}"
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:

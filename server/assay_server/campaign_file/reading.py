@@ -15,7 +15,6 @@ from assay_sampling.errors import CampaignError
 from assay_server.campaign_file.compiled import (
     AnalysisSettings,
     CompiledCampaign,
-    Ranks,
     RepeatRule,
     SchedulingRules,
 )
@@ -79,7 +78,11 @@ def compile_campaign(campaign: Campaign, bundles: Iterable[Bundle] = ()) -> Comp
             methods=tuple((method.name, dict(method.parameters)) for method in campaign.methods),
             reference=campaign.analysis.reference,
             memory_limit_bytes=campaign.analysis.memory_limit_bytes,
-            ranks=_ranks(campaign),
+            ranks={
+                workload.name: "each" if workload.ranks == "each" else tuple(sorted(workload.ranks))
+                for workload in campaign.workloads
+                if workload.ranks != "together"
+            },
             by_operation=tuple(one.name for one in campaign.workloads if one.unit == "operation"),
         ),
         slicing=None if detailed is None else detailed.slicing,
@@ -91,14 +94,3 @@ def compile_campaign(campaign: Campaign, bundles: Iterable[Bundle] = ()) -> Comp
         ),
         bundles=tuple(dict.fromkeys(bundles)),
     )
-
-
-def _ranks(campaign: Campaign) -> dict[str, Ranks]:
-    """The workloads whose ranks are evaluated each alone, with the ranks that are."""
-    ranks: dict[str, Ranks] = {}
-    for workload in campaign.workloads:
-        if workload.ranks == "each":
-            ranks[workload.name] = "each"
-        elif workload.ranks != "together":
-            ranks[workload.name] = tuple(sorted(workload.ranks))
-    return ranks

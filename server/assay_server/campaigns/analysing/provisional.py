@@ -50,24 +50,19 @@ class ProvisionalReports:
                 "ask again in a minute",
             )
         try:
-            return self._made(campaign_id, request)
-        finally:
-            self._busy.release()
-
-    def _made(self, campaign_id: str, request: AnalysisRequest) -> Pages:
-        cache_entry = self._reports.get(campaign_id)
-        if cache_entry is not None and cache_entry[0] == request:
-            return cache_entry[1]
-        try:
+            cache_entry = self._reports.get(campaign_id)
+            if cache_entry is not None and cache_entry[0] == request:
+                return cache_entry[1]
             pages = self._submit(request).result()
+            self._reports[campaign_id] = (request, pages)
+            self._reports.move_to_end(campaign_id)
+            while len(self._reports) > _KEPT:
+                self._reports.popitem(last=False)
         except (BrokenExecutor, CancelledError) as error:
-            raise NotYetError(
-                f"campaign {campaign_id}", "the analysis of what is there so far was ended", "ask again"
-            ) from error
+            cause = "the analysis of what is there so far was ended"
+            raise NotYetError(f"campaign {campaign_id}", cause, "ask again") from error
         except WorkersAwayError as error:
             raise NotYetError(error.subject, error.cause, error.remedy) from error
-        self._reports[campaign_id] = (request, pages)
-        self._reports.move_to_end(campaign_id)
-        while len(self._reports) > _KEPT:
-            self._reports.popitem(last=False)
+        finally:
+            self._busy.release()
         return pages

@@ -29,10 +29,13 @@ def repeats_wanted(noise: Iterable[NoiseEntry], rule: RepeatRule) -> dict[Key, i
 
     ``noise`` is that part of the report.
     """
-    repeats_by_key = {}
+    from assay_sampling.documents.common import ConditionEntry  # noqa: PLC0415 - loaded with the report
+
+    baseline, repeats_by_key = ConditionEntry.of(BASELINE), {}
     for entry in noise:
         now, interval = entry.repeats, entry.interval_percent
-        if interval is None or not _counts(entry):
+        of_light_runs = (entry.level, entry.condition, entry.under_mps) == ("light", baseline, False)
+        if interval is None or not of_light_runs:
             continue
         if interval > rule.until_interval_percent and now < rule.at_most:
             enough = math.ceil(now * (interval / rule.until_interval_percent) ** 2)
@@ -40,21 +43,14 @@ def repeats_wanted(noise: Iterable[NoiseEntry], rule: RepeatRule) -> dict[Key, i
     return repeats_by_key
 
 
-def _counts(entry: NoiseEntry) -> bool:
-    """Whether an entry is of light runs under the baseline."""
-    from assay_sampling.documents.common import ConditionEntry  # noqa: PLC0415 - loaded with the report
-
-    at_baseline = entry.condition == ConditionEntry.of(BASELINE) and not entry.under_mps
-    return entry.level == "light" and at_baseline
-
-
 def further_runs(runs: Sequence[Run], repeats_by_key: Mapping[Key, int]) -> list[Run]:
     """The missing light runs, numbered after the campaign's runs; failed repeats count as made."""
     made: list[Run] = []
     first_ordinal = max((run.ordinal for run in runs), default=-1) + 1
     light: dict[Key, list[Run]] = {}
-    for run in filter(_is_light_baseline, runs):
-        light.setdefault((run.workload, run.device_kind), []).append(run)
+    for run in runs:
+        if (run.level, run.condition, run.under_mps) == ("light", BASELINE, False):
+            light.setdefault((run.workload, run.device_kind), []).append(run)
     for (workload, device_kind), repeats in repeats_by_key.items():
         of_key = light.get((workload, device_kind))
         if not of_key:
@@ -69,7 +65,3 @@ def further_runs(runs: Sequence[Run], repeats_by_key: Mapping[Key, int]) -> list
                 )
             )  # fmt: skip
     return made
-
-
-def _is_light_baseline(run: Run) -> bool:
-    return (run.level, run.condition, run.under_mps) == ("light", BASELINE, False)
