@@ -121,11 +121,8 @@ def refuse_invalid(runs: Sequence[RunData]) -> None:
         for name, detail, invalidates in run.flags:
             if invalidates:
                 shown = f"{name!r} ({detail})" if detail else repr(name)
-                raise RefusedError(
-                    f"run {run.run_id}",
-                    f"it carries the flag {shown}, so its numbers cannot be trusted",
-                    "make the run again, or accept invalid runs in the analysis",
-                )
+                cause = f"it carries the flag {shown}, so its numbers cannot be trusted"
+                raise RefusedError(f"run {run.run_id}", cause, "make the run again")
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from assay_sampling.errors import AssayError
 from assay_sampling.launches.alignment import MATCH_KINDS, Alignment, MatchKind, align
 from assay_sampling.launches.in_memory import Launches
-from assay_server.analysis.rows import LaunchFacts, refuse_invalid
+from assay_server.analysis.rows import LaunchFacts
 from assay_server.analysis.runs.loading import load_run
 from assay_server.analysis.runs.request import AnalysisRequest, RunData
 
@@ -23,7 +23,7 @@ class RunMemory:
 
     def __init__(self, request: AnalysisRequest) -> None:
         self.selected: set[str] = set()
-        self._request = request
+        self._memory_limit_bytes = request.memory_limit_bytes
         self._launches: dict[str, Launches] = {}
         self._spare: set[str] = set()
         self._errors: dict[str, AssayError] = {}
@@ -51,7 +51,7 @@ class RunMemory:
         if run.run_id not in self._launches:
             used_bytes = sum(each.table.nbytes for each in self._launches.values())
             try:
-                self._launches[run.run_id] = load_run(run, self._request.memory_limit_bytes - used_bytes)
+                self._launches[run.run_id] = load_run(run, self._memory_limit_bytes - used_bytes)
             except AssayError as error:
                 self._errors[run.run_id] = error
                 if self._launches:
@@ -73,11 +73,6 @@ class RunMemory:
             left, right = self.launches(reference), self.launches(other)
             self._alignments[pair] = {kind: align(left, right, kind) for kind in MATCH_KINDS}
         return self._alignments[pair]
-
-    def refuse_invalid(self, runs: Sequence[RunData]) -> None:
-        """Raises RefusedError for a run with a flag that invalidates it, unless these are accepted."""
-        if not self._request.accept_invalid:
-            refuse_invalid(runs)
 
     def release(self) -> None:
         """Free the launches of runs on which no selection was made."""

@@ -124,7 +124,7 @@ class _Work:
         with rows.status_of(row):
             runs = cell.runs_of(method.name, method.parameters)
             rows.rest_on(row, runs)
-            self.memory.refuse_invalid(runs)
+            rows.refuse_invalid(runs)
             selection = self._selection(cell, method, row)
             by_launch = selection.by_launch()
             self.made[method.position] = MadeSelection(
@@ -177,7 +177,7 @@ class _Work:
         repeats = []
         for run in cell.light_repeats:
             try:
-                self.memory.refuse_invalid([run])
+                rows.refuse_invalid([run])
                 repeat = self.memory.spare_launches(run)
                 mean_light_time([first, repeat])
                 if self._by_operation(cell):
@@ -220,7 +220,7 @@ class _Work:
                 f"record the {made.whole.level} level there too",
             )
         rows.rest_on(row, [*made.cell.runs_of(method.name, method.parameters), run])
-        self.memory.refuse_invalid([run])
+        rows.refuse_invalid([run])
         _refuse_same_records(made.whole, run)
         other = self.memory.launches(run)
         self._describe(row, run)

@@ -143,13 +143,11 @@ def test_without_a_run_at_all_sms_there_is_no_speedup(lab: Lab) -> None:
     assert report["rows"] == report["summary"] == []
 
 
-def test_a_run_that_is_flagged_invalid_is_not_compared_unless_told(lab: Lab) -> None:
+def test_a_run_that_is_flagged_invalid_is_not_compared(lab: Lab) -> None:
     flags = (("mps_not_in_force", "40 of 80 SMs asked, 80 seen", True),)
     runs = [lab.light(FREE), lab.light(AT_HALF, HALF, under_mps=True, flags=flags)]
     [entry] = analysed(*runs)["sm_share"]
     assert entry["status"] == "refused" and "'mps_not_in_force'" in entry["reason"]
-    [entry] = analysed(*runs, accept_invalid=True)["sm_share"]
-    assert entry["speedup_true"] == 660 / 360
 
 
 def test_flushed_caches_are_compared_launch_by_launch(lab: Lab) -> None:

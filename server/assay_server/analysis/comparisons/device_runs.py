@@ -100,7 +100,7 @@ class DeviceRuns:
     def rest_on(self, entry: Compared, runs: Sequence[RunData]) -> None:
         """Name an entry's runs and their flags; raises RefusedError if one is invalid."""
         rows.rest_on(entry, runs)
-        self.memory.refuse_invalid(runs)
+        rows.refuse_invalid(runs)
 
     def matched(self, left: RunData, right: RunData, kind: MatchKind) -> Alignment:
         """The launches that two runs have both; raises MisalignedError for too few."""

@@ -156,7 +156,6 @@ class AnalysisRequest:
         memory_limit_bytes: bounds the launches in memory at one time.
         runs: finished runs, in the order of the campaign file.
         failed_runs: the runs that have no data.
-        accept_invalid: analyse runs whose flags invalidate them; each row then shows the flags.
         owner_name: who submitted the campaign; "" if that is not known.
         project: the campaign's project; "" if it has none.
         ranks: by workload, whose ranks are evaluated each alone.
@@ -173,7 +172,6 @@ class AnalysisRequest:
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES
     runs: tuple[RunData, ...] = ()
     failed_runs: tuple[FailedRun, ...] = ()
-    accept_invalid: bool = False
     owner_name: str = ""
     project: str = ""
     ranks: Mapping[str, Ranks] = field(default_factory=dict)
