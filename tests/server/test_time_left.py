@@ -14,8 +14,8 @@ import pytest
 from assay_core.records.campaign import Estimate
 from assay_server.app import Server
 from assay_server.campaigns.analysing.job import Pages
+from assay_server.campaigns.planning.forecast import Analysed, Elsewhere, estimate, estimate_of_analysis
 from assay_server.campaigns.planning.plan import plan_campaign
-from assay_server.campaigns.planning.time_left import Analysed, Elsewhere, estimate, estimate_of_analysis
 from assay_server.store.overviews import WorkloadCost
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.campaign_files import load_campaign

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import TypeAdapter
 
@@ -21,15 +21,19 @@ _adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)  # made at firs
 class Stored:
     """A dataclass that is stored as JSON."""
 
+    exclude_defaults: ClassVar[bool] = False
+
     def to_document(self) -> dict[str, Any]:
-        """Its JSON."""
-        document: dict[str, Any] = _adapter(type(self)).dump_python(self, mode="json")
+        """Its JSON; with ``exclude_defaults`` without what it does not ask for."""
+        document: dict[str, Any] = _adapter(type(self)).dump_python(
+            self, mode="json", exclude_defaults=self.exclude_defaults
+        )
         return document
 
     @classmethod
     def from_document(cls, document: Any) -> Self:
         """From its JSON; raises pydantic's ValidationError (a ValueError)."""
-        stored: Self = _adapter(cls).validate_python(document)
+        stored: Self = _adapter(cls).validate_python(document or {})
         return stored
 
 
@@ -66,6 +70,8 @@ class Placement(Stored):
     ``gang``: over how many GPUs of one box it runs, all of one kind.
     """
 
+    exclude_defaults = True
+
     requires: Requirements = NO_REQUIREMENTS
     exclusive: Exclusive = ""
     gang: int = 1
@@ -74,15 +80,6 @@ class Placement(Stored):
     def concerns_other_slots(self) -> bool:
         """Whether a run takes more of its box than its own slot."""
         return bool(self.exclusive) or self.gang > 1
-
-    def to_document(self) -> dict[str, Any]:
-        """The placement as JSON, without what it does not ask for."""
-        document: dict[str, Any] = _adapter(Placement).dump_python(self, mode="json", exclude_defaults=True)
-        return document
-
-    @classmethod
-    def from_document(cls, document: Any) -> Self:
-        return super().from_document(document or {})
 
 
 NOT_PLACED = Placement()

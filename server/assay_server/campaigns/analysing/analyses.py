@@ -134,7 +134,12 @@ class Analyses:
                 return
             self._running[campaign_id] = None
             self._later.pop(campaign_id, None)
-        begun = self._begun(campaign_id)
+        begun = None
+        try:
+            with self._coordinator.schedule() as schedule:
+                begun = schedule.begin_analysis(campaign_id)
+        except StorageError as error:
+            _log.warning("the analysis of %s is not begun, and tried again soon: %s", campaign_id, error)
         with self._lock:
             if begun is None:
                 self._running.pop(campaign_id, None)
@@ -155,14 +160,6 @@ class Analyses:
         with contextlib.suppress(StorageError), self._coordinator.schedule() as schedule:
             schedule.tell_analysis(campaign_id, None)
         future.add_done_callback(partial(self._done, begun))
-
-    def _begun(self, campaign_id: str) -> AnalysisTry | None:
-        try:
-            with self._coordinator.schedule() as schedule:
-                return schedule.begin_analysis(campaign_id)
-        except StorageError as error:
-            _log.warning("the analysis of %s is not begun, and tried again soon: %s", campaign_id, error)
-            return None
 
     def submit(self, request: AnalysisRequest) -> Future[Pages]:
         """Start an analysis, whose report is not stored, on the executor; a broken one is replaced.

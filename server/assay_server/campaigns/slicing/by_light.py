@@ -11,7 +11,7 @@ Source: ours; docs/methods/two-level.md, "Which launches to profile". Memory: 70
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -67,22 +67,20 @@ def chosen_slices(light: LightTimes, slicing: Slicing, costs: Sequence[SliceCost
     choice = _Choice(light, slicing.slice_launches or LEAST_SLICE_LAUNCHES, costs, slicing.time_budget_s)
     taken: list[ChosenSlice] = []
     ending: Ending = "unseen"
-    for piece in choice.slices(share):
-        if len(taken) == MOST_SLICES_OF_A_RUN:
+    while ending == "unseen" and choice.unseen_percent > share:
+        piece = choice.next_slice()
+        if piece is None:
+            ending = "budget"
+        elif len(taken) == MOST_SLICES_OF_A_RUN:
             ending = "slices"
-            break
-        taken.append(piece)
-    if ending == "unseen" and choice.unseen_percent > share:
-        ending = "budget"
-    together = choice.together
+        else:
+            taken.append(piece)
     return SlicePlan(
         light_run=light.run_id,
         launches=len(light.signature),
         most_unseen_percent=share,
         ending=ending,
-        start_seconds=together.start_seconds,
-        skip_seconds=together.skip_seconds,
-        launch_seconds=together.launch_seconds,
+        **vars(choice.together),
         slices=tuple(taken),
     )
 
@@ -115,19 +113,18 @@ class _Choice:
         # Summed anew each time, so that nothing is left over where everything is seen.
         return 100.0 * float(self.worth_ns[~self.seen].sum()) / self.total_ns if self.total_ns > 0 else 0.0
 
-    def slices(self, share: float) -> Iterator[ChosenSlice]:
-        """The slices, the best first, until at most ``share`` percent is unseen or the budget is spent."""
-        while self.unseen_percent > share:
-            begin, end = self._best()
-            seconds = np.array([cost.seconds(begin, end - begin) for cost in self.costs])
-            if self.budget_s and self.spent_s.any() and (self.spent_s + seconds).max() > self.budget_s:
-                return
-            before = self.unseen_percent
-            self.seen[self.signature[begin:end]] = True
-            self.spent_s += seconds
-            self.taken = sorted([*self.taken, (begin, end)])
-            left = self.unseen_percent
-            yield ChosenSlice(begin, end - begin, before - left, left, float(seconds.sum()))
+    def next_slice(self) -> ChosenSlice | None:
+        """The best slice of what is left; None: the budget is spent."""
+        begin, end = self._best()
+        seconds = np.array([cost.seconds(begin, end - begin) for cost in self.costs])
+        if self.budget_s and self.spent_s.any() and (self.spent_s + seconds).max() > self.budget_s:
+            return None
+        before = self.unseen_percent
+        self.seen[self.signature[begin:end]] = True
+        self.spent_s += seconds
+        self.taken = sorted([*self.taken, (begin, end)])
+        left = self.unseen_percent
+        return ChosenSlice(begin, end - begin, before - left, left, float(seconds.sum()))
 
     def _best(self) -> tuple[int, int]:
         """The slice of the most unseen time per second, among all that overlap none that is taken."""

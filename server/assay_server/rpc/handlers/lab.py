@@ -22,7 +22,7 @@ from assay_core.records.machine import GpuSample, Slot
 from assay_server.access.caller import current_caller
 from assay_server.access.rights import sight_of
 from assay_server.campaigns.last_heard import LastHeard
-from assay_server.campaigns.planning.time_left import Elsewhere, estimate
+from assay_server.campaigns.planning.forecast import Elsewhere, estimate
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.fitting_slots import AWAY_AFTER_MS
 from assay_server.campaigns.scheduling.queue import Candidates

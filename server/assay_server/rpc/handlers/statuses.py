@@ -24,7 +24,7 @@ from assay_core.records.campaign import (
 )
 from assay_core.records.runs import AttemptDetail
 from assay_server.campaigns.errors import known_campaign
-from assay_server.campaigns.planning.time_left import Analysed, Elsewhere, estimate, estimate_of_analysis
+from assay_server.campaigns.planning.forecast import Analysed, Elsewhere, estimate, estimate_of_analysis
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.resting import Rest
 from assay_server.campaigns.scheduling.waiting import Lab, Reason, slots_by_gpu, told_reasons, waiting_alike
