@@ -63,16 +63,16 @@ class Assumptions(BaseModel):
     counter_bytes: float = Field(4.0, ge=0, description="bytes stored for each counter of a launch")
 
 
-def assumptions(given: Mapping[str, str]) -> Assumptions:
-    """The defaults, overridden by ``given``; raises ParameterError for an impossible name or value."""
+def assumptions(overrides: Mapping[str, str]) -> Assumptions:
+    """The defaults with ``overrides``; raises ParameterError for an impossible name or value."""
     try:
-        return Assumptions.model_validate(dict(given))
+        return Assumptions.model_validate(dict(overrides))
     except ValidationError as error:
         details = error.errors()[0]
         name = str(details["loc"][0])
         if details["type"] == "extra_forbidden":
-            known = ", ".join(Assumptions.model_fields)
-            raise ParameterError("--assume", f"there is no assumption {name!r}", f"use {known}") from None
+            names = ", ".join(Assumptions.model_fields)
+            raise ParameterError("--assume", f"there is no assumption {name!r}", f"use {names}") from None
         cause = f"{name}={details['input']}: {details['msg'][:1].lower()}{details['msg'][1:]}"
         raise ParameterError(
             "--assume", cause, f"it is {Assumptions.model_fields[name].description}"

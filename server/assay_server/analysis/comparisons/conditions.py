@@ -150,10 +150,10 @@ def flag_disturbed_cycles(entry: Compared, runs: Sequence[tuple[RunData, Launche
 def _describe(entry: ColdStartEntry, window: _Window, warm: Launches) -> None:
     differences = differences_percent(window.warm, window.flushed)
     entry.weighted_difference_percent = weighted_difference_percent(window.warm, window.flushed)
-    known = differences[np.isfinite(differences)]
-    if len(known):
-        entry.median_difference_percent = float(np.median(known))
-        entry.mean_difference_percent = float(known.mean())
+    finite = differences[np.isfinite(differences)]
+    if len(finite):
+        entry.median_difference_percent = float(np.median(finite))
+        entry.mean_difference_percent = float(finite.mean())
         entry.worst = _worst(window, differences, warm)
     names = warm.table.schema.names
     if "instructions" in names and not warm.table["instructions"].null_count:

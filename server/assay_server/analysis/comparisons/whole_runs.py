@@ -134,8 +134,8 @@ def _per_execution(runs: Sequence[RunData]) -> float:
 
 
 def _busy_per_execution(runs: Sequence[RunData]) -> float | None:
-    known = [run.busy_seconds / max(1, run.executions) for run in runs if run.busy_seconds is not None]
-    return fmean(known) if known else None
+    busy = [run.busy_seconds / max(1, run.executions) for run in runs if run.busy_seconds is not None]
+    return fmean(busy) if busy else None
 
 
 _SHAPES = ("kernel_id", "grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")

@@ -308,10 +308,10 @@ def require_equal_sequences(detailed: Launches, alignment: Alignment) -> None:
 def _by_gpu(launches: Launches) -> dict[str, np.ndarray]:
     """The rows made on each GPU, by the GPU's name; shape (n,) each."""
     ordinals = launches.column("device")
-    known = {device.index: device for device in launches.metadata.devices}
+    devices = {device.index: device for device in launches.metadata.devices}
     rows = {}
     for ordinal in np.unique(ordinals).tolist():
-        device = known.get(ordinal)
+        device = devices.get(ordinal)
         label = f"GPU {ordinal}" if device is None else f"{device.name} {device.uuid or ordinal}"
         rows[label] = ordinals == ordinal
     return rows

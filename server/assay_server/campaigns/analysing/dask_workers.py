@@ -63,27 +63,22 @@ class DaskWorkers(Executors):
     def make(self) -> _DaskExecutor:
         """A connection to the scheduler, whose workers are checked."""
         client = _connected(self._place, self._connect_seconds)
+        deadline = time.monotonic() + self._connect_seconds
         try:
-            usable, others = self._workers(client)
+            usable, others = _judged(client)
+            while not usable:  # dead ones are replaced within seconds
+                if others:
+                    raise refused(str(self._place), list(others.values()))
+                if time.monotonic() > deadline:
+                    raise _no_workers(self._place)
+                time.sleep(_PAUSE_SECONDS)
+                usable, others = _judged(client)
         except BaseException:
             client.close(timeout=1)
             raise
         for reason in others.values():
             _log.warning("%s: a worker gets no analyses: %s", self._place, reason)
         return _DaskExecutor(self._place, client, usable if others else None)
-
-    def _workers(self, client: Client) -> tuple[set[str], dict[str, str]]:
-        """The usable workers and the others, once any is there: dead ones are replaced within seconds."""
-        deadline = time.monotonic() + self._connect_seconds
-        while True:
-            usable, others = _judged(client)
-            if usable:
-                return usable, others
-            if others:
-                raise refused(str(self._place), list(others.values()))
-            if time.monotonic() > deadline:
-                raise _no_workers(self._place)
-            time.sleep(_PAUSE_SECONDS)
 
 
 class _DaskExecutor(ExecutorApart):
@@ -154,7 +149,10 @@ class _DaskExecutor(ExecutorApart):
         while not self._ended.wait(_LOOK_SECONDS):
             missed = missed + 1 if self._left() and not self._has_workers() else 0
             if missed > _LOOKS_WITHOUT_WORKERS:
-                self._give_up()
+                self._ended.set()
+                for promised in self._left():
+                    if promised.set_running_or_notify_cancel():
+                        promised.set_exception(_no_workers(self._place))
 
     def _has_workers(self) -> bool:
         try:
@@ -162,12 +160,6 @@ class _DaskExecutor(ExecutorApart):
         except Exception:  # noqa: BLE001 - without its scheduler, Dask cancels the tasks itself
             return bool(self._client.status == "running")
         return any(self._usable is None or address in self._usable for address in there)
-
-    def _give_up(self) -> None:
-        self._ended.set()
-        for promised in self._left():
-            if promised.set_running_or_notify_cancel():
-                promised.set_exception(_no_workers(self._place))
 
 
 def _connected(place: AnalysisPlace, seconds: float) -> Client:
@@ -203,11 +195,11 @@ def _judged(client: Client) -> tuple[set[str], dict[str, str]]:
     """The addresses of workers with our releases, and what the others have instead, by address."""
     here = releases_here()
     reported = client.get_versions(packages=packages_in(here))["workers"]
-    known = client.scheduler_info()["workers"]
+    workers = client.scheduler_info()["workers"]
     others = {}
     for address, report in reported.items():
         if differ := differences(releases_of(report, here), here):
-            name = known.get(address, {}).get("name", address)
+            name = workers.get(address, {}).get("name", address)
             others[address] = f"worker {name} ({address}) has {', '.join(differ)}"
     return set(reported) - set(others), others
 

@@ -109,10 +109,10 @@ def at_hand(
     fetcher, start = _fetcher(request.records), f"{request.records.url}/"
     files = 2 * sum(len(run.files) for run in request.runs if is_read(run))
     _allow_open_files(files + _SPARE_FILES)
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as copies:
 
         def here(uri: str) -> str:
-            return str(held.enter_context(fetcher.reading(uri.removeprefix(start))))
+            return str(copies.enter_context(fetcher.reading(uri.removeprefix(start))))
 
         def brought(run: RunData) -> RunData:
             cycles = None if run.cycles is None else brought(run.cycles)

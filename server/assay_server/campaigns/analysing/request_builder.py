@@ -100,6 +100,10 @@ def _run_data(
     """The data of a run; ``so_far``: only these of its slices."""
     slices = so_far or _by_launch(store.slices(run.run_id))
     pieces = [piece for piece in slices if piece.file]  # slices behind the end of the workload have no file
+    hashes = [piece.content_hash for piece in pieces]
+    # Of a run's only file; of several files, the hash of their hashes in order.
+    joined = "+".join(hashes).encode()
+    content_hash = hashes[0] if len(hashes) == 1 else hashlib.blake2b(joined, digest_size=32).hexdigest()
     return RunData(
         run_id=run.run_id,
         workload=run.workload,
@@ -108,13 +112,13 @@ def _run_data(
         condition=run.condition,
         repeat=run.repeat,
         files=tuple(records.location(piece.file) for piece in pieces),
-        file_hashes=tuple(piece.content_hash for piece in pieces),
+        file_hashes=tuple(hashes),
         flags=tuple(
             (flag.name, flag.detail, flag.invalidates) for flag in (*run.flags, *capture_flags(slices))
         ),
         synthetic=campaign.synthetic,
         launches=sum(piece.launches for piece in slices),
-        content_hash=_content_hash([piece.content_hash for piece in pieces]),
+        content_hash=content_hash,
         live=run.command is not None,
         under_mps=run.under_mps,
         plan=run.plan,
@@ -158,13 +162,6 @@ def capture_flags(slices: Sequence[Slice]) -> Iterator[ValidityFlag]:
         had = f"{short.launches:,} of {short.launch_count:,} launches"
         detail = f"slice {short.index} has {had}, and slice {slices[last].index} has some"
         yield ValidityFlag("slice_gap", detail, invalidates("slice_gap"))
-
-
-def _content_hash(hashes: Sequence[str]) -> str:
-    """The hash of a run's only file; for several files, the hash of their hashes in order."""
-    if len(hashes) == 1:
-        return hashes[0]
-    return hashlib.blake2b("+".join(hashes).encode(), digest_size=32).hexdigest()
 
 
 def launches_asked(slices: Sequence[Slice]) -> int:

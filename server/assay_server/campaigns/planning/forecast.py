@@ -39,12 +39,14 @@ from assay_server.store.overviews import WorkloadCost
 _SECONDS_AN_HOUR = 3600.0
 
 
-def forecast_campaign(file: CampaignFile, base_directory: str, given: Mapping[str, str]) -> dict[str, Any]:
+def forecast_campaign(
+    file: CampaignFile, base_directory: str, overrides: Mapping[str, str]
+) -> dict[str, Any]:
     """A dry run of a campaign file: runs and writes nothing, only checks that recordings exist.
 
     Raises CampaignError for a path without a base, ParameterError for an unknown assumption.
     """
-    assumed = assumptions(given)
+    assumed = assumptions(overrides)
     campaign = file.campaign
     costs = SliceCosts(assumed=assumed)
     plan = plan_campaign(campaign, campaign.campaign, base_directory, file.name, costs)
