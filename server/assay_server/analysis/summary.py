@@ -5,7 +5,7 @@ Methods of a campaign stand next to each other: stars by fair scores, and a reco
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from assay_report.model.compared import Compared, SmShareEntry
@@ -38,13 +38,18 @@ def summarise(rows: Sequence[Row], compared: Comparisons | None = None) -> list[
     the baseline that they are compared with, with that method's prediction; a report without comparisons
     has their keys in no entry.
     """
-    cells: dict[tuple[str, str, str], list[Row]] = {}
-    for row in rows:
-        cells.setdefault((row.workload, row.device, row.condition.model_dump_json()), []).append(row)
-    entries = [_entry(min(members, key=lambda row: _RANKS[row.status])) for members in cells.values()]
+    entries = [_entry(min(members, key=lambda row: _RANKS[row.status])) for members in _cells(rows)]
     for entry in entries if compared else ():
         _add_compared(entry, compared or Comparisons())
     return entries
+
+
+def _cells(rows: Iterable[Row]) -> list[list[Row]]:
+    """The rows of each workload, GPU and condition, in their order."""
+    cells: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows:
+        cells.setdefault((row.workload, row.device, row.condition.model_dump_json()), []).append(row)
+    return list(cells.values())
 
 
 def _add_compared(entry: SummaryEntry, compared: Comparisons) -> None:
@@ -97,12 +102,8 @@ def _entry(row: Row) -> SummaryEntry:
 def compare_fairly(rows: Sequence[Row]) -> list[RecommendedEntry]:
     """Give stars to rows where selections were made, and name the method to take there, if two or more
     selected: by their scores on other GPUs where there are any, else by their fair scores."""
-    cells: dict[tuple[str, str, str], list[Row]] = {}
-    for row in rows:
-        if row.fair is not None:
-            cells.setdefault((row.workload, row.device, row.condition.model_dump_json()), []).append(row)
     recommendations = []
-    for members in cells.values():
+    for members in _cells(row for row in rows if row.fair is not None):
         elsewhere = [_scored_elsewhere(row, rows) for row in members]
         advice = _by_other_gpus(members, elsewhere) if any(elsewhere) else _at_home(members)
         if len(members) > 1:

@@ -25,6 +25,10 @@ from assay_server.store.model import Campaign, Run, Slice
 from assay_server.store.record_store import RecordStore
 from assay_server.store.sql import SqlTransaction
 
+# What an analysis takes of a run as it is.
+_SAME_IN_RUNS = (
+    "run_id", "workload", "device_kind", "level", "condition", "repeat", "under_mps", "plan",
+)  # fmt: skip
 _WINDOW_SHORT = "window_short"
 # The alignments' default: below it two runs did not launch the same kernels anyway.
 _LEAST_WINDOW_PERCENT = 99.0
@@ -105,12 +109,7 @@ def _run_data(
     joined = "+".join(hashes).encode()
     content_hash = hashes[0] if len(hashes) == 1 else hashlib.blake2b(joined, digest_size=32).hexdigest()
     return RunData(
-        run_id=run.run_id,
-        workload=run.workload,
-        device_kind=run.device_kind,
-        level=run.level,
-        condition=run.condition,
-        repeat=run.repeat,
+        **{name: getattr(run, name) for name in _SAME_IN_RUNS},
         files=tuple(records.location(piece.file) for piece in pieces),
         file_hashes=tuple(hashes),
         flags=tuple(
@@ -120,8 +119,6 @@ def _run_data(
         launches=sum(piece.launches for piece in slices),
         content_hash=content_hash,
         live=run.command is not None,
-        under_mps=run.under_mps,
-        plan=run.plan,
         slice_launches=tuple(piece.launches for piece in slices),
         launches_asked=launches_asked(slices),
         costs_only=run.level == "detailed" and set(run.counters) == set(COST_COUNTERS),
