@@ -195,27 +195,18 @@ def _compare(entry: SequenceEntry, reference: Launches, other: Launches) -> None
     unequal = np.zeros(len(left_rows), dtype=bool)
     for name in _SHAPES:
         unequal |= reference.column(name)[left_rows] != other.column(name)[right_rows]
-    extra = len(right) - len(right_rows)
-    lacking = 0 if entry.level == "detailed" else len(left) - len(left_rows)
-    firsts: list[tuple[int, int | None, int | None]] = []
-    if unequal.any():
-        at = int(np.argmax(unequal))
-        firsts.append((int(left[left_rows[at]]), int(left_rows[at]), int(right_rows[at])))
-    if extra:
-        row = int(np.argmax(~np.isin(right, left)))
-        firsts.append((int(right[row]), None, row))
-    if lacking:
-        row = int(np.argmax(~np.isin(left, right)))
-        firsts.append((int(left[row]), row, None))
-    if not firsts:
+    extra = np.delete(right, right_rows)
+    lacking = left[:0] if entry.level == "detailed" else np.delete(left, left_rows)
+    differing = np.concatenate([left[left_rows[unequal]], extra, lacking])
+    if not len(differing):
         return
-    place, left_row, right_row = min(firsts, key=lambda each: each[0])
-    entry.differing, entry.counts_differ = int(unequal.sum()) + extra + lacking, bool(extra or lacking)
+    first = int(differing.min())
+    entry.differing, entry.counts_differ = len(differing), bool(len(extra) or len(lacking))
     entry.first_difference = FirstDifference(
-        process=place // _MOST_LAUNCHES,
-        launch=place % _MOST_LAUNCHES,
-        reference=_described(reference, left_row),
-        run=_described(other, right_row),
+        process=first // _MOST_LAUNCHES,
+        launch=first % _MOST_LAUNCHES,
+        reference=_described(reference, left, first),
+        run=_described(other, right, first),
     )
 
 
@@ -226,9 +217,10 @@ def _places(launches: Launches) -> np.ndarray:
     return places
 
 
-def _described(launches: Launches, row: int | None) -> str:
-    """A launch for people; "nothing" without a launch."""
-    if row is None:
+def _described(launches: Launches, places: np.ndarray, place: int) -> str:
+    """The launch at one of these places for people; "nothing" without one."""
+    row = int(np.searchsorted(places, place))
+    if row == len(places) or places[row] != place:
         return "nothing"
     record = launches.table.slice(row, 1).to_pylist()[0]
     name = launches.names[record["kernel_id"]]
