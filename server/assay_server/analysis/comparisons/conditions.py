@@ -74,7 +74,9 @@ from assay_server.analysis.runs.request import RunData
 
 _SAME_KIND: MatchKind = "exact"
 _ACROSS_KIND: MatchKind = "name_block"
+_TIME = "duration_ns"
 _DISTURBED = "cycles_of_several_passes"
+_LEVELS: tuple[RunLevel, ...] = ("light", "detailed")
 
 
 def cold_start_entries(device: DeviceRuns, made: Sequence[MadeSelection]) -> Iterator[ColdStartEntry]:
@@ -251,11 +253,6 @@ def _across(chosen: np.ndarray, made_on: RunData, here: RunData, device: DeviceR
     return counterparts(chosen, matched.left_rows, matched.right_rows)
 
 
-LEVELS: tuple[RunLevel, ...] = ("light", "detailed")
-
-_TIME = "duration_ns"
-
-
 def locked_clock_entries(device: DeviceRuns) -> Iterator[LockedClockEntry]:
     """An entry for each locked clock under which a GPU has live runs on all SMs with warm caches."""
     conditions = dict.fromkeys(
@@ -268,7 +265,7 @@ def locked_clock_entries(device: DeviceRuns) -> Iterator[LockedClockEntry]:
             continue
         entry = device.entry(LockedClockEntry, condition)
         failures: dict[RunLevel, AssayError] = {}
-        for level in LEVELS:
+        for level in _LEVELS:
             try:
                 locked, free = _clock_pair(device, condition, level)
                 if level == "light":
@@ -278,7 +275,7 @@ def locked_clock_entries(device: DeviceRuns) -> Iterator[LockedClockEntry]:
             except AssayError as error:
                 failures[level] = error
             device.memory.release()
-        if len(failures) == len(LEVELS):  # nothing is known of either level
+        if len(failures) == len(_LEVELS):  # nothing is known of either level
             rows.fail(entry, failures["light"])
         else:
             entry.notes += [

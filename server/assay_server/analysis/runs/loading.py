@@ -38,6 +38,14 @@ from assay_sampling.readers.opening import open_recording
 from assay_sampling.running.identity import origin_of
 from assay_server.analysis.runs.request import RunData
 
+# The run in one pass measures these better.
+COSTS = (
+    "cycles_gpc_avg", "cycles_gpc_max", "cycles_sys_avg", "cycles_sm_active_avg", "profiled_duration_ns",
+    "clock_gpc_hz", "instructions",
+)  # fmt: skip
+MOST_CLOCK_DIFFERENCE_PERCENT = 5.0
+_NS_TO_MHZ = 1e3
+
 
 def load_run(run: RunData, memory_limit_bytes: int) -> Launches:
     """All launches of a run, in order, with cycles from the run that measured them apart, if there is one.
@@ -196,13 +204,6 @@ def _check_against_plan(run: RunData, launches: Launches) -> None:
         raise RefusedError(f"run {run.run_id}", "it has no launches", "see the run's log for the cause")
 
 
-# The run in one pass measures these better.
-COSTS = (
-    "cycles_gpc_avg", "cycles_gpc_max", "cycles_sys_avg", "cycles_sm_active_avg", "profiled_duration_ns",
-    "clock_gpc_hz", "instructions",
-)  # fmt: skip
-
-
 def with_true_cycles(features: Launches, cycles: Launches) -> Launches:
     """The launches that both runs have: those of ``features`` with the costs that ``cycles`` measured.
 
@@ -239,10 +240,6 @@ def _notes(features: Launches, cycles: Launches, joined: int) -> list[Note]:
     if np.nanmax(passes, initial=1.0) > 1:
         notes.append(make_note("cycles_disturbed", run=source_of(cycles), passes=float(np.nanmax(passes))))
     return notes
-
-
-MOST_CLOCK_DIFFERENCE_PERCENT = 5.0
-_NS_TO_MHZ = 1e3
 
 
 def clock_mhz(launches: Launches, rows: np.ndarray | None = None) -> float | None:

@@ -26,6 +26,7 @@ from assay_server.store.record_store import RecordStore
 
 # How many of the store's newest slices to learn from.
 RECENT_SLICES = 500
+_MOST_FILES = 1024  # whose kinds are cached
 
 
 @dataclass(frozen=True)
@@ -45,15 +46,14 @@ class SliceCosts:
     def of(self, run: Run) -> SliceCost:
         """The cost of a run's slices from those of the same workload and kind of GPU; assumed without any."""
         samples = [
-            SliceSample(time.launch_skip, time.launches, replay_passes(time.counters).passes, time.seconds)
-            for time in self._by_workload.get((run.device_key, run.workload), ())
-            if time.command == run.command
+            SliceSample(one.launch_skip, one.launches, replay_passes(one.counters).passes, one.seconds)
+            for one in self._by_workload.get((run.device_key, run.workload), ())
+            if one.command == run.command
         ]
         passes = replay_passes(run.counters).passes
         return fitted_cost(samples, passes, assumed_cost(passes, self.assumed))
 
 
-_MOST_FILES = 1024
 # A disk, or the server of a shared folder, has this long to give a file before its slice is measured again.
 # Its run's finished attempts wait meanwhile, so it is less than the hour that an analysis waits.
 _PATIENCE_SECONDS = 600.0
