@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from assay_sampling.errors import CampaignError
 from assay_server.campaign_file.compiled import Slicing
-from assay_server.campaign_file.sizes import most_bytes, most_runs, most_slices, slices_of_a_light_run
+from assay_server.campaign_file.sizes import campaign_size
 from assay_server.campaign_file.slices import SliceCost, most_windows, planned_windows
 from assay_server.campaigns.planning.plan import plan_campaign
 from tests.support.server.campaign_files import load_campaign
@@ -35,7 +35,7 @@ def test_slices_of_one_launch_are_refused_before_any_is_made() -> None:
 def test_a_million_launches_in_slices_of_a_hundred_are_planned() -> None:
     campaign = load_campaign(ONE.format("detailed: {first: 1000000, slice_launches: 100}"), "c.yaml")
     slices = plan_campaign(campaign, "c-1", "/base", "c.yaml").slices
-    assert len(slices) == most_slices(campaign) == 2 * 10_000 + 1
+    assert len(slices) == campaign_size(campaign).slices == 2 * 10_000 + 1
     assert (slices[9_999].launch_skip, slices[9_999].launch_count) == (999_900, 100)
 
 
@@ -54,8 +54,8 @@ def workloads(number: int, more: str) -> str:
 def test_a_campaign_of_a_hundred_thousand_runs_is_planned(number: int, more: str, slices: int) -> None:
     campaign = load_campaign(workloads(number, more), "c.yaml")
     plan = plan_campaign(campaign, "c-1", "/base", "c.yaml")
-    assert len(plan.runs) == most_runs(campaign) == 100_000
-    assert len(plan.slices) == most_slices(campaign) == slices
+    assert len(plan.runs) == campaign_size(campaign).runs == 100_000
+    assert len(plan.slices) == campaign_size(campaign).slices == slices
 
 
 @pytest.mark.parametrize(
@@ -128,5 +128,9 @@ def test_recordings_count_a_run_for_each_level() -> None:
         "{device: B, light: /c}]}]"
     )
     campaign = load_campaign(text, "c.yaml")
-    assert (most_runs(campaign), most_slices(campaign), most_bytes(campaign)) == (3, 3, 0)
-    assert slices_of_a_light_run(campaign) == 0
+    assert (
+        campaign_size(campaign).runs,
+        campaign_size(campaign).slices,
+        campaign_size(campaign).command_bytes,
+    ) == (3, 3, 0)
+    assert campaign_size(campaign).light_slices == 0

@@ -7,7 +7,7 @@ import pytest
 from assay_sampling.errors import CampaignError
 from assay_sampling.launches.table import BASELINE, Condition
 from assay_server.campaign_file.reading import compile_campaign, read_campaign_file
-from assay_server.campaign_file.sizes import most_slices
+from assay_server.campaign_file.sizes import campaign_size
 from assay_server.campaign_file.spec import campaign_schema
 from assay_server.campaigns.planning.forecast import forecast_campaign
 from assay_server.campaigns.planning.plan import Plan, plan_campaign
@@ -68,7 +68,7 @@ def test_bare_runs_repeats_shares_and_locked_clocks_stay() -> None:
 def test_the_slices_are_counted_as_they_are_planned() -> None:
     text = LIVE + "repeats: 3\nconditions: [{sm_percent: 50}, {clock: base}]\n"
     campaign = load_campaign(text, "c.yaml")
-    assert most_slices(campaign) == len(planned(text).slices) == 24
+    assert campaign_size(campaign).slices == len(planned(text).slices) == 24
 
 
 def test_repeating_until_the_noise_is_small_needs_no_counters() -> None:

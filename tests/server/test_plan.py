@@ -16,7 +16,7 @@ from assay_sampling.errors import CampaignError
 from assay_sampling.launches.table import BASELINE, Condition
 from assay_sampling.running.identity import device_key
 from assay_server.campaign_file.reading import compile_campaign
-from assay_server.campaign_file.sizes import most_runs, most_slices
+from assay_server.campaign_file.sizes import campaign_size
 from assay_server.campaigns.planning.plan import next_number, plan_campaign
 from tests.support.server.campaign_files import load_campaign
 
@@ -184,7 +184,10 @@ def test_runs_under_locked_clocks(conditions: str, expected: list[tuple[str, Con
     assert [(r.level, r.condition, r.under_mps) for r in beside] == expected
     for run in beside:
         assert set(run.counters) == (set(COST_COUNTERS) if run.level == "detailed" else set())
-    assert (len(plan.runs), len(plan.slices)) == (most_runs(campaign), most_slices(campaign))
+    assert (len(plan.runs), len(plan.slices)) == (
+        campaign_size(campaign).runs,
+        campaign_size(campaign).slices,
+    )
 
 
 def test_without_conditions_there_is_the_baseline_alone() -> None:
@@ -227,7 +230,10 @@ def test_slices_cover_the_window_once_and_as_many_as_foreseen(
     )
     campaign = load_campaign(text, "c.yaml")
     plan = plan_campaign(campaign, "a-1", "/base", "c.yaml")
-    assert (len(plan.runs), len(plan.slices)) == (most_runs(campaign), most_slices(campaign))
+    assert (len(plan.runs), len(plan.slices)) == (
+        campaign_size(campaign).runs,
+        campaign_size(campaign).slices,
+    )
     for run in plan.runs:
         pieces = [s for s in plan.slices if s.run_id == run.run_id]
         if run.level == "detailed":
@@ -267,7 +273,7 @@ def test_true_cycles_are_a_run_of_their_own_before_the_features() -> None:
         ("light", False, BASELINE),
         ("detailed", True, FLUSHED),
     ]
-    assert len(plan.slices) == most_slices(campaign)
+    assert len(plan.slices) == campaign_size(campaign).slices
     alone = load_campaign(LIVE.replace("sets: features, slice_launches: 400", "sets: cycles"), "c.yaml")
     runs = plan_campaign(alone, "live-1", "/base", "c.yaml").runs
     assert [run.counters for run in runs if run.level == "detailed"] == [cycles] * 8

@@ -7,6 +7,7 @@ Source: docs/nvidia-tools.md, "What makes two measurements comparable"."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -124,26 +125,22 @@ def _entry(runs: Sequence[RunData]) -> ProvenanceEntry:
 
 def _tool_entries(runs: Sequence[RunData]) -> list[ToolEntry]:
     """Each release of each tool, with the levels that it measured."""
-    levels: dict[tuple[str, str], dict[str, None]] = {}
+    levels: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
     for run in runs:
         for tool in run.facts.tools:
-            levels.setdefault(tool, {})[run.level] = None
+            levels[tool][run.level] = None
     return [
-        ToolEntry(name=name, version=version, levels=list(tool_levels))
-        for (name, version), tool_levels in levels.items()
+        ToolEntry(name=name, version=version, levels=list(of_tool))
+        for (name, version), of_tool in levels.items()
     ]
 
 
 def _library_entries(runs: Sequence[RunData]) -> list[LibraryEntry]:
     """Each library with its versions for people, by name."""
-    versions: dict[str, dict[str, None]] = {}
-    for run in runs:
-        for name, builds in run.facts.libraries.items():
-            versions.setdefault(name, {}).update(dict.fromkeys(sorted(set(builds.values()))))
-    return [
-        LibraryEntry(name=name, versions=list(library_versions))
-        for name, library_versions in sorted(versions.items())
-    ]
+    versions: defaultdict[str, dict[str, None]] = defaultdict(dict)
+    for name, builds in (item for run in runs for item in run.facts.libraries.items()):
+        versions[name].update(dict.fromkeys(sorted(set(builds.values()))))
+    return [LibraryEntry(name=name, versions=list(of_name)) for name, of_name in sorted(versions.items())]
 
 
 def chosen_slices_entries(runs: Sequence[RunData]) -> list[ChosenSlicesEntry]:

@@ -18,74 +18,51 @@ from assay_server.limits import CAMPAIGN_FILE_LIMITS as _LIMITS
 
 
 @dataclass(frozen=True)
-class PairRuns:
-    """The runs of any command on any kind of GPU, by their level, in all repeats: as many for each pair.
+class CampaignSize:
+    """What the numbers of a campaign multiply to, at most.
 
-    ``later_light``: light runs that ``repeat`` may still add to the ``light`` ones.
+    Args:
+        runs: the runs of the campaign, with those that ``repeat`` may add.
+        detailed_runs: those of any command on any kind of GPU, in all repeats.
+        slices: those that are planned; slices that are sized by cost may turn out to be fewer.
+        run_slices: those that are planned for a detailed run.
+        light_slices: those that one light run gives the detailed runs that wait for it, in one transaction;
+            they are not planned.
+        command_bytes: what the file's commands take in all of its runs.
     """
 
-    detailed: int
-    light: int
-    bare: int
-    later_light: int
-
-    @classmethod
-    def of(cls, campaign: Campaign) -> PairRuns:
-        repeats, light = campaign.repeats, campaign.light_repeats
-        beside = [run.level for run in campaign.condition_runs()]
-        sets = 0 if campaign.detailed is None else len(campaign.detailed.sets)
-        at_most = 0 if campaign.repeat is None else campaign.repeat.at_most
-        return cls(
-            detailed=repeats * (sets + beside.count("detailed")),
-            light=light + repeats * beside.count("light"),
-            bare=repeats * campaign.bare,
-            later_light=max(0, at_most - light),
-        )
-
-    @property
-    def most(self) -> int:
-        """How many there are at the end, however noisy they are."""
-        return self.detailed + self.light + self.bare + self.later_light
+    runs: int
+    detailed_runs: int
+    slices: int
+    run_slices: int
+    light_slices: int
+    command_bytes: int
 
 
-def _pairs(campaign: Campaign) -> int:
-    """Of commands and kinds of GPU: each is measured on each."""
-    return campaign.live_workloads * len(campaign.gpus)
-
-
-def _recorded_runs(campaign: Campaign) -> int:
-    """The runs that play recordings back."""
-    recordings = (each for one in campaign.workloads if one.command is None for each in one.recordings)
-    return sum(len(list(recording.levels())) for recording in recordings)
-
-
-def most_runs(campaign: Campaign) -> int:
-    """The runs of a campaign, with those that ``repeat`` may add."""
-    return _pairs(campaign) * PairRuns.of(campaign).most + _recorded_runs(campaign)
-
-
-def most_slices(campaign: Campaign) -> int:
-    """The slices that are planned at most: slices that are sized by cost may turn out to be fewer.
-
-    Those that are chosen from a light run are not planned (:func:`slices_of_a_light_run`).
-    """
-    runs = PairRuns.of(campaign)
-    of_a_pair = runs.detailed * _slices_of_a_run(campaign) + runs.light + runs.bare
-    return _pairs(campaign) * of_a_pair + _recorded_runs(campaign)
-
-
-def _slices_of_a_run(campaign: Campaign) -> int:
-    """The slices that are planned for a detailed run at most."""
-    if campaign.detailed is None or campaign.detailed.slicing.by_light:
-        return 0
-    return most_windows(campaign.detailed.slicing)
-
-
-def slices_of_a_light_run(campaign: Campaign) -> int:
-    """The slices that one light run gives the detailed runs that wait for it, at most, in one transaction."""
-    if campaign.detailed is None or not campaign.detailed.slicing.by_light or not campaign.live_workloads:
-        return 0
-    return PairRuns.of(campaign).detailed * MOST_SLICES_OF_A_RUN
+def campaign_size(campaign: Campaign) -> CampaignSize:
+    """The size of a campaign. Each command is measured on each kind of GPU, as often as any other."""
+    slicing = None if campaign.detailed is None else campaign.detailed.slicing
+    sets = 0 if campaign.detailed is None else len(campaign.detailed.sets)
+    at_most = 0 if campaign.repeat is None else campaign.repeat.at_most
+    levels = [run.level for run in campaign.condition_runs()]
+    detailed = campaign.repeats * (sets + levels.count("detailed"))
+    light = campaign.light_repeats + campaign.repeats * levels.count("light")
+    bare = campaign.repeats * campaign.bare
+    runs_of_pair = detailed + light + bare + max(0, at_most - campaign.light_repeats)
+    by_light = slicing is not None and slicing.by_light and campaign.live_workloads > 0
+    run_slices = 0 if slicing is None or slicing.by_light else most_windows(slicing)
+    pairs = campaign.live_workloads * len(campaign.gpus)
+    played = (each for one in campaign.workloads if one.command is None for each in one.recordings)
+    recorded = sum(len(list(recording.levels())) for recording in played)
+    own_bytes = sum(_run_bytes(campaign, each) for each in campaign.workloads if each.command is not None)
+    return CampaignSize(
+        runs=pairs * runs_of_pair + recorded,
+        detailed_runs=detailed,
+        slices=pairs * (detailed * run_slices + light + bare) + recorded,
+        run_slices=run_slices,
+        light_slices=detailed * MOST_SLICES_OF_A_RUN if by_light else 0,
+        command_bytes=len(campaign.gpus) * runs_of_pair * own_bytes,
+    )
 
 
 def _run_bytes(campaign: Campaign, workload: WorkloadSpec) -> int:
@@ -94,60 +71,51 @@ def _run_bytes(campaign: Campaign, workload: WorkloadSpec) -> int:
     return len(json.dumps({**words, "placement": campaign.placement_of(workload).to_document()}))
 
 
-def most_bytes(campaign: Campaign) -> int:
-    """The bytes that the file's commands take in all of its runs."""
-    runs = len(campaign.gpus) * PairRuns.of(campaign).most
-    return runs * sum(_run_bytes(campaign, each) for each in campaign.workloads if each.command is not None)
-
-
 def size_faults(campaign: Campaign) -> Iterator[Fault]:
     """What its numbers make too much of, the first of: runs, slices, bytes."""
-    runs = most_runs(campaign)
-    if runs > _LIMITS.campaign_runs:
-        place, product = _factors(campaign)
+    size = campaign_size(campaign)
+    largest_factor, product = _factors(campaign)
+    if size.runs > _LIMITS.campaign_runs:
         yield Fault(
-            place,
-            f"{product} make {runs:,} runs, and a campaign has at most {_LIMITS.campaign_runs:,}; "
+            largest_factor,
+            f"{product} make {size.runs:,} runs, and a campaign has at most {_LIMITS.campaign_runs:,}; "
             "lower them, or make several campaigns",
         )
         return
-    yield from _slice_faults(campaign)
-    size = most_bytes(campaign)
-    if size > _LIMITS.campaign_runs_bytes:
+    yield from _slice_faults(campaign, size)
+    if size.command_bytes > _LIMITS.campaign_runs_bytes:
         live = {i: one for i, one in enumerate(campaign.workloads) if one.command is not None}
         bytes_of = {position: _run_bytes(campaign, workload) for position, workload in live.items()}
         largest = max(bytes_of, key=lambda position: bytes_of[position])
         yield Fault(
             ("workloads", largest, "command"),
             f"its command takes {bytes_of[largest]:,} bytes with its environment in each of its runs; "
-            f"{_factors(campaign)[1]} make {size:,} bytes, and at most {_LIMITS.campaign_runs_bytes:,} are "
+            f"{product} make {size.command_bytes:,} bytes, and at most {_LIMITS.campaign_runs_bytes:,} are "
             "stored; put long arguments into a file that the command reads, or make several campaigns",
         )
 
 
-def _slice_faults(campaign: Campaign) -> Iterator[Fault]:
+def _slice_faults(campaign: Campaign, size: CampaignSize) -> Iterator[Fault]:
     limit = _LIMITS.campaign_slices
     place: Place = ("detailed",) if "detailed" in campaign.model_fields_set else ("workloads",)
-    slices, of_light = most_slices(campaign), slices_of_a_light_run(campaign)
-    of_a_run = _slices_of_a_run(campaign)
-    if of_a_run > _LIMITS.campaign_run_slices or slices > limit:
-        made = f"{of_a_run:,} in a run"
-        if campaign.detailed is not None and campaign.detailed.slicing.slice_launches and of_a_run:
-            slicing = campaign.detailed.slicing
+    if size.run_slices > _LIMITS.campaign_run_slices or size.slices > limit:
+        made = f"{size.run_slices:,} in a run"
+        slicing = None if campaign.detailed is None else campaign.detailed.slicing
+        if slicing is not None and slicing.slice_launches and size.run_slices:
             place = ("detailed", "slice_launches")
             made += f": {slicing.first:,} launches in slices of {slicing.slice_launches:,}"
         yield Fault(
             place,
-            f"it makes {slices:,} slices ({made}), and at most {limit:,} are planned, "
+            f"it makes {size.slices:,} slices ({made}), and at most {limit:,} are planned, "
             f"{_LIMITS.campaign_run_slices:,} in a run; "
             "lower 'first', raise 'slice_launches', or make several campaigns",
         )
-    elif of_light > limit:
+    elif size.light_slices > limit:
         yield Fault(
             place,
-            f"a light run could give {PairRuns.of(campaign).detailed:,} detailed runs up to "
-            f"{MOST_SLICES_OF_A_RUN} slices each, {of_light:,} in all, and at most {limit:,} are planned; "
-            "lower 'repeats', name fewer conditions, or write a number in 'first'",
+            f"a light run could give {size.detailed_runs:,} detailed runs up to "
+            f"{MOST_SLICES_OF_A_RUN} slices each, {size.light_slices:,} in all, and at most {limit:,} are "
+            "planned; lower 'repeats', name fewer conditions, or write a number in 'first'",
         )
 
 

@@ -26,7 +26,7 @@ from assay_sampling.counters.definitions import FEATURE_SETS
 from assay_sampling.errors import CampaignError
 from assay_server.campaign_file.faults import campaign_faults
 from assay_server.campaign_file.reading import CampaignFile, read_campaign_file
-from assay_server.campaign_file.sizes import most_bytes, most_runs, most_slices
+from assay_server.campaign_file.sizes import campaign_size
 from assay_server.campaign_file.spec import Campaign, campaign_schema
 from assay_server.campaign_file.yaml_source import Document
 from assay_server.campaigns.planning.forecast import forecast_campaign
@@ -177,14 +177,14 @@ def outcome(made: dict[str, Any], *, as_text: bool, most_rows: int) -> str:
     except (CampaignError, ValueError):
         return "refused"
     campaign, limits = file.campaign, CAMPAIGN_FILE_LIMITS
-    assert most_runs(campaign) <= limits.campaign_runs
-    assert most_slices(campaign) <= limits.campaign_slices
-    assert most_bytes(campaign) <= limits.campaign_runs_bytes
-    if most_runs(campaign) + most_slices(campaign) > most_rows:
+    assert campaign_size(campaign).runs <= limits.campaign_runs
+    assert campaign_size(campaign).slices <= limits.campaign_slices
+    assert campaign_size(campaign).command_bytes <= limits.campaign_runs_bytes
+    if campaign_size(campaign).runs + campaign_size(campaign).slices > most_rows:
         return "foreseen"
     plan = plan_campaign(campaign, "walk-1", "/base", "walk.yaml")
-    assert len(plan.runs) <= most_runs(campaign)
-    assert len(plan.slices) <= most_slices(campaign)
+    assert len(plan.runs) <= campaign_size(campaign).runs
+    assert len(plan.slices) <= campaign_size(campaign).slices
     if as_text:
         del plan
         forecast_campaign(file, "/base", {})

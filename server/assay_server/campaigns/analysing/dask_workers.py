@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import BrokenExecutor, Future
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from assay_sampling.errors import MissingExtraError
 from assay_server.campaigns.analysing.executors import ExecutorApart, Executors, WorkerPool, WorkersAwayError
@@ -233,7 +233,6 @@ def _no_workers(place: AnalysisPlace) -> WorkersAwayError:
     )
 
 
-Result = TypeVar("Result")
 Releases = Mapping[str, str | None]
 
 # An analysis limits the threads of numeric libraries for its whole process.
@@ -248,8 +247,14 @@ _MAPPED_FROM_BYTES = 32 << 20  # the most that glibc allows
 
 @cache
 def releases_here() -> Releases:
-    """The releases of this process that workers need, too; None: not installed."""
-    return _releases_here(("python", *computing_packages()))
+    """The releases of this process that workers need, too; None: not installed.
+
+    They are those of our packages, and of those that bring a method that is installed here.
+    """
+    from assay_sampling.methods.registry import methods_of_others, package_of  # noqa: PLC0415 - loads methods
+
+    brought = {package[0] for name in methods_of_others() if (package := package_of(name)) is not None}
+    return _releases_here(("python", *_ALWAYS_NEEDED, *sorted(brought.difference(_ALWAYS_NEEDED))))
 
 
 @cache
@@ -279,9 +284,7 @@ def differences(there: Releases, here: Releases) -> list[str]:
     ]
 
 
-def run_task(
-    expected: Releases, where: str, function: Callable[..., Result], arguments: tuple[Any, ...]
-) -> Result:
+def run_task(expected: Releases, where: str, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     """Run a task if this process has the server's releases. Raises WorkersAwayError, and the task's errors.
 
     ``where``: the scheduler's address, for people.
@@ -304,14 +307,6 @@ def refused(where: str, reasons: list[str]) -> WorkersAwayError:
         f"no worker there may be used: {'; '.join(reasons)}",
         "start workers with the server's releases of Assay, Python and these packages",
     )
-
-
-def computing_packages() -> tuple[str, ...]:
-    """These packages, and those that bring a method that is installed here."""
-    from assay_sampling.methods.registry import methods_of_others, package_of  # noqa: PLC0415 - loads methods
-
-    brought = {package[0] for name in methods_of_others() if (package := package_of(name)) is not None}
-    return (*_ALWAYS_NEEDED, *sorted(brought.difference(_ALWAYS_NEEDED)))
 
 
 @cache
