@@ -13,7 +13,7 @@ from assay_report.model.report import Report
 from assay_report.reading import parse_report
 from assay_sampling.errors import CampaignError, ParameterError, StorageError
 from assay_server.analysis.runs.intact import require_intact
-from assay_server.campaigns.analysing.job import at_hand
+from assay_server.campaigns.analysing.job import with_local_files
 from assay_server.campaigns.analysing.request_builder import analysis_request
 from assay_server.maintenance.stored_files import METADATA, copy_database, has_metadata
 from assay_server.records.opening import look_at_records
@@ -67,7 +67,7 @@ def stored_report(state: Path, campaign_id: str | None = None) -> Report:
         )
     from assay_server.analysis.pipeline import analyse  # noqa: PLC0415 - loads the analysis
 
-    with at_hand(request) as here:
+    with with_local_files(request) as here:
         require_intact(here.runs)
         return analyse(here)
 

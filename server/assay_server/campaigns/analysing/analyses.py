@@ -201,7 +201,10 @@ class Analyses:
 
     def _fails(self, begun: AnalysisTry, error: Exception) -> None:
         """The analysis waits and is tried again, where that helps; else the campaign fails with the error."""
-        if isinstance(error, BrokenExecutor) and self._is_first_death(begun):
+        setbacks = self._setbacks[begun.campaign_id]
+        if isinstance(error, BrokenExecutor) and not setbacks["death"]:
+            # A worker died and broke its whole pool: try once more; a second death fails the campaign.
+            setbacks["death"] += 1
             self._forget(begun)
             self.start(begun.campaign_id)
         elif isinstance(error, WorkersAwayError):  # nobody can analyse now
@@ -213,12 +216,6 @@ class Analyses:
         else:
             with log_about(campaign=begun.campaign_id):
                 self._end(begun, failure_of_analysis(error, begun.campaign_id))
-
-    def _is_first_death(self, begun: AnalysisTry) -> bool:
-        """A worker died and broke its whole pool: try once more; a second death fails the campaign."""
-        with self._lock:
-            self._setbacks[begun.campaign_id]["death"] += 1
-            return self._setbacks[begun.campaign_id]["death"] == 1
 
     def _wait_for_storage(self, begun: AnalysisTry, error: StorageError, *, for_ever: bool = False) -> None:
         """Records cannot be read, or the report not written: a campaign of days must not fail for that.
@@ -238,10 +235,9 @@ class Analyses:
 
     def _bucket_is_away(self) -> bool:
         records = self._coordinator.records
-        if records.place is None:
-            return False
         try:
-            records.probe()
+            if records.place is not None:
+                records.probe()
         except StorageError:
             return True
         return False

@@ -43,7 +43,7 @@ def analyse_campaign(request: AnalysisRequest) -> Pages:
     """
     from assay_server.analysis.pipeline import analyse  # noqa: PLC0415 - only workers load the analysis
 
-    with at_hand(request) as here, _reading(here.runs):
+    with with_local_files(request) as here, _reading(here.runs):
         report = analyse(here)
     return _pages(report)
 
@@ -52,7 +52,7 @@ def analyse_one_workload(request: AnalysisRequest, workload: str) -> WorkloadAna
     """The part of the report about one workload; raises AssayError."""
     from assay_server.analysis.pipeline import analyse_part  # noqa: PLC0415
 
-    with at_hand(request, lambda run: run.workload == workload) as here:
+    with with_local_files(request, lambda run: run.workload == workload) as here:
         runs = [run for run in here.runs if run.workload == workload]
         with _reading(runs):
             return analyse_part(here, workload)
@@ -62,7 +62,7 @@ def join_workloads(request: AnalysisRequest, parts: Sequence[WorkloadAnalysis]) 
     """The report from the parts of all workloads, in order; raises AssayError."""
     from assay_server.analysis.pipeline import joined_report  # noqa: PLC0415
 
-    with at_hand(request, _facts_in_file) as here:
+    with with_local_files(request, _facts_in_file) as here:
         require_intact(filter(_facts_in_file, here.runs))
         return _pages(joined_report(here, parts))
 
@@ -96,7 +96,7 @@ def _pages(report: Report) -> Pages:
 
 
 @contextlib.contextmanager
-def at_hand(
+def with_local_files(
     request: AnalysisRequest, is_read: Callable[[RunData], bool] = lambda run: True
 ) -> Iterator[AnalysisRequest]:
     """The request with paths of this machine, whose files stay until the block ends.
