@@ -25,7 +25,7 @@ from assay_server.access.directory import IdentityDirectory
 from assay_server.access.people import PeopleHandler
 from assay_server.access.rights import EVERY_PROJECT
 from assay_server.app import Server
-from assay_server.rpc.interceptors import Access, AccessInterceptor, answer_of
+from assay_server.rpc.interceptors import Access, AccessInterceptor, answers_of
 from assay_server.store.people import Identity
 from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
@@ -166,7 +166,7 @@ class TestCalls:
             access = AccessInterceptor(Access(store, IdentityDirectory(store), AuditLog(store, 1, 9)))
             details: Any = SimpleNamespace(method="/assay.v1.CampaignService/Cancel")
             guarded = await access.intercept_service(continuation, details)
-            await answer_of(guarded)(b"", cast(Any, EndedCall(code)))
+            await anext(answers_of(guarded)(b"", cast(Any, EndedCall(code))))
 
         with pytest.raises(asyncio.CancelledError):
             asyncio.run(broken())

@@ -14,7 +14,7 @@ import pytest
 from assay_core.identity.roles import IdentityKind
 from assay_sampling.errors import NotPermittedError
 from assay_server.limits import CallerLimits
-from assay_server.rpc.interceptors import Context, LimitsInterceptor, answer_of, with_answer
+from assay_server.rpc.interceptors import Context, LimitsInterceptor, answers_of, with_answers
 from assay_server.rpc.quotas import Quotas
 from tests.support.identity.authorities import made_authority, made_credentials
 
@@ -104,8 +104,8 @@ async def messages(*texts: str) -> AsyncIterator[str]:
 
 async def answered(made: Any, text: str = "word", context: Any = None) -> str:
     request = messages(*text) if made.request_streaming else text
-    answer = answer_of(made)(request, OnSocket([]) if context is None else context)
-    return "".join([each async for each in answer]) if made.response_streaming else await answer
+    answers = answers_of(made)(request, OnSocket([]) if context is None else context)
+    return "".join([each async for each in answers])
 
 
 def limits(events: list[str], **quota: int) -> LimitsInterceptor:
@@ -142,11 +142,11 @@ def test_a_methods_handler_is_made_once_and_unknown_names_are_not_remembered() -
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_handler_with_another_function_is_of_the_kind_it_was(kind: tuple[bool, bool]) -> None:
     first, events = handler(kind, []), list[str]()
-    second = answer_of(handler(kind, events))
-    made: Any = with_answer(first, second, second)
+    second = answers_of(handler(kind, events))
+    made: Any = with_answers(first, second)
     assert (made.request_streaming, made.response_streaming) == kind
     assert (made.request_deserializer, made.response_serializer) == (bytes.decode, str.encode)
-    assert with_answer(first, second, second, decodes=False).request_deserializer is None
+    assert with_answers(first, second, decodes=False).request_deserializer is None
     assert (asyncio.run(answered(made)), events[0]) == ("WORD", "answers")
 
 
@@ -182,7 +182,7 @@ def test_answers_that_nobody_takes_end_before_their_call_is_counted(request_stre
 
     async def run() -> None:
         made = await behind(limits(events), handler((request_streams, True), events))
-        stream = answer_of(made)(messages("word") if request_streams else "word", cast(Any, OnSocket([])))
+        stream = answers_of(made)(messages("word") if request_streams else "word", cast(Any, OnSocket([])))
         assert await anext(stream) == "W"
         await stream.aclose()
 

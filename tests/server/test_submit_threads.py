@@ -11,7 +11,7 @@ from unittest.mock import Mock
 
 from assay_core.records.campaign import NamedCampaign, Submission, Submitted
 from assay_server.limits import DEFAULT_LIMITS
-from assay_server.rpc.services import campaign_service
+from assay_server.rpc.services import services_of
 from assay_server.rpc.threads import Threads
 
 
@@ -22,16 +22,20 @@ def test_a_person_cancels_while_more_submissions_wait_than_threads_serve() -> No
         assert turn.wait(60)
         return Submitted("large-1", 1)
 
-    handler: Any = Mock(submit=submit, cancel=lambda asked: asked)  # no other call is made
-    servicer, context = campaign_service(handler, threads), SimpleNamespace()
+    campaigns = Mock(submit=submit, cancel=lambda asked: asked)  # no other call is made
+    services = services_of(Mock(campaigns=campaigns), threads, DEFAULT_LIMITS)
+    calls_by_name: Any = services["CampaignService"]
+
+    def called(name: str, message: Any) -> Any:
+        return calls_by_name[name].unary_unary(message, SimpleNamespace())
 
     async def calls() -> tuple[Any, list[Any]]:
         message = Submission("campaign: large", "c.yaml", "/data").to_proto()
-        waiting = [asyncio.create_task(servicer.Submit(message, context)) for _ in range(5)]
+        waiting = [asyncio.create_task(called("Submit", message)) for _ in range(5)]
         await asyncio.sleep(0)  # each has its thread, or its place in the queue
         try:
             asked = NamedCampaign("made-1").to_proto()
-            cancelled = await asyncio.wait_for(servicer.Cancel(asked, context), 30)
+            cancelled = await asyncio.wait_for(called("Cancel", asked), 30)
             assert not any(each.done() for each in waiting)
         finally:
             turn.set()

@@ -17,7 +17,7 @@ from assay_sampling.errors import StorageError
 from assay_server.campaigns.ingest.segments import Answer
 from assay_server.limits import DEFAULT_LIMITS
 from assay_server.rpc.threads import Threads
-from assay_server.rpc.uploads import IngestServicer
+from assay_server.rpc.uploads import uploads
 from tests.support.server.ingest_box import Box
 from tests.support.server.made_segments import MadeSegment, made_segments
 
@@ -76,8 +76,8 @@ async def streamed(box: Box, segments: list[MadeSegment]) -> list[SegmentAnswer]
 
     threads = Threads.of(DEFAULT_LIMITS)
     try:
-        servicer: Any = IngestServicer(box.ingest, threads)
-        return [SegmentAnswer.from_proto(answer) async for answer in servicer.Upload(messages(), None)]
+        call: Any = uploads(box.ingest, threads.ingest, DEFAULT_LIMITS)
+        return [SegmentAnswer.from_proto(answer) async for answer in call.stream_stream(messages(), None)]
     finally:
         threads.close()
 

@@ -61,7 +61,7 @@ class AuditPage(Record[lab_pb2.ReadAuditResponse]):
 
 
 @dataclass(frozen=True)
-class RoleChange:
+class RoleChange(Record[lab_pb2.SetRoleRequest]):
     """A person's new role; ``project`` None: it stays."""
 
     identity: str

@@ -159,6 +159,28 @@ class AuditedStore:
         self._store.close()
 
 
+class PerMinute:
+    """Lets so many of something pass in a minute, and counts the others. Thread-safe."""
+
+    def __init__(self, most: int, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._monotonic = most, monotonic
+        self._lock = threading.Lock()
+        self._minute, self._passed, self._left_out = float("-inf"), 0, 0
+
+    def admit(self) -> int | None:
+        """How many were left out since the last that passed; None: this one is left out, too."""
+        with self._lock:
+            now = self._monotonic()
+            if now - self._minute >= 60:
+                self._minute, self._passed = now, 0
+            if self._passed >= self._most:
+                self._left_out += 1
+                return None
+            self._passed += 1
+            left_out, self._left_out = self._left_out, 0
+            return left_out
+
+
 class AuditLog:
     """Writes the entries of calls that changed nothing, and forgets old entries. Thread-safe.
 
@@ -177,27 +199,16 @@ class AuditLog:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store, self._days = store, days
-        self._most, self._monotonic = most_per_minute, monotonic
-        self._lock = threading.Lock()
-        self._minute = float("-inf")
         # By whether the caller has an identity.
-        self._written, self._left_out = {True: 0, False: 0}, {True: 0, False: 0}
+        self._refusals = {known: PerMinute(most_per_minute, monotonic) for known in (True, False)}
 
     def end(self, note: Note, outcome: str, detail: str) -> None:
         """Write the entry of a call that wrote none itself; never raises."""
         if note.written or (note.silent and outcome == DONE):
             return
-        more, known = 0, note.caller is not None
-        if outcome != DONE:
-            with self._lock:
-                now = self._monotonic()
-                if now - self._minute >= 60:
-                    self._minute, self._written = now, {True: 0, False: 0}
-                if self._written[known] >= self._most:
-                    self._left_out[known] += 1
-                    return
-                self._written[known] += 1
-                more, self._left_out[known] = self._left_out[known], 0
+        more = 0 if outcome == DONE else self._refusals[note.caller is not None].admit()
+        if more is None:
+            return
         counted = f" ({more:,} refused calls before it are not listed)" if more else ""
         try:
             with self._store.transaction() as transaction:

@@ -31,7 +31,6 @@ class Rule:
 
     Args:
         roles: the roles that may.
-        lasts: the answer may take long, or is a stream: the caller is checked again while it lasts.
         open: anybody may, without an identity; only for the listener on which identities are issued.
         sender: the field with the agent that a request is from, which must be the caller if it is an agent.
         audited: each call leaves an entry in the audit log. Only reads, and what attempts record themselves,
@@ -44,7 +43,6 @@ class Rule:
     """
 
     roles: frozenset[Role]
-    lasts: bool = False
     open: bool = False
     sender: str = ""
     own_campaign: str = ""
@@ -72,7 +70,7 @@ RULES: Mapping[str, Rule] = {
     "assay.v1.AgentService/Lease": Rule(_AGENTS, sender="agent_id", audited=False),
     "assay.v1.AgentService/FinishAttempt": Rule(_AGENTS, sender="agent_id", audited=False),
     "assay.v1.AgentService/FailAttempt": Rule(_AGENTS, sender="agent_id", audited=False),
-    "assay.v1.IngestService/Upload": Rule(_AGENTS, sender="header.agent_id", lasts=True, audited=False),
+    "assay.v1.IngestService/Upload": Rule(_AGENTS, sender="header.agent_id", audited=False),
     "assay.v1.CampaignService/Submit": Rule(_SUBMITTERS),
     "assay.v1.CampaignService/ListCampaigns": Rule(_READERS, lists_campaigns=True, audited=False),
     "assay.v1.CampaignService/GetStatus": Rule(_READERS, seen_campaign="campaign_id", audited=False),
@@ -90,19 +88,13 @@ RULES: Mapping[str, Rule] = {
     "assay.v1.IdentityService/ListIdentities": Rule(_ADMINS, audited=False),
     "assay.v1.IdentityService/MakeWebLink": Rule(_READERS),
     "assay.v1.CampaignService/GetRun": Rule(_READERS, seen_run="run_id", audited=False),
-    "assay.v1.CampaignService/GetReport": Rule(
-        _READERS, lasts=True, seen_campaign="campaign_id", audited=False
-    ),
+    "assay.v1.CampaignService/GetReport": Rule(_READERS, seen_campaign="campaign_id", audited=False),
     "assay.v1.BundleService/FindMissing": Rule(_SUBMITTERS, audited=False),
-    "assay.v1.BundleService/SendBundle": Rule(_SUBMITTERS, lasts=True),
-    "assay.v1.BundleService/FetchBundle": Rule(_AGENTS, sender="agent_id", lasts=True, audited=False),
+    "assay.v1.BundleService/SendBundle": Rule(_SUBMITTERS),
+    "assay.v1.BundleService/FetchBundle": Rule(_AGENTS, sender="agent_id", audited=False),
     "assay.v1.RecordsService/ListRecords": Rule(_READERS, seen_campaign="campaign_id", audited=False),
-    "assay.v1.RecordsService/ReadRecords": Rule(
-        _READERS, lasts=True, seen_campaign="campaign_id", audited=False
-    ),
-    "assay.v1.RecordsService/StreamLaunches": Rule(
-        _READERS, lasts=True, seen_campaign="campaign_id", audited=False
-    ),
+    "assay.v1.RecordsService/ReadRecords": Rule(_READERS, seen_campaign="campaign_id", audited=False),
+    "assay.v1.RecordsService/StreamLaunches": Rule(_READERS, seen_campaign="campaign_id", audited=False),
     "assay.v1.LabService/ListAgents": Rule(_READERS, lists_campaigns=True, audited=False),
     "assay.v1.LabService/GetQueue": Rule(_READERS, lists_campaigns=True, audited=False),
     "assay.v1.LabService/ReadAudit": Rule(_ADMINS, audited=False),
@@ -110,11 +102,11 @@ RULES: Mapping[str, Rule] = {
     "assay.v1.LabService/ListBudgets": Rule(_READERS, audited=False),
     "assay.v1.LabService/SetBudget": Rule(_OPERATORS),
     "assay.v1.ArchiveService/Delete": Rule(_OPERATORS),
-    "assay.v1.ArchiveService/Export": Rule(_READERS, lasts=True, seen_campaign="campaign_id", audited=False),
-    "assay.v1.ArchiveService/Import": Rule(_OPERATORS, lasts=True),
+    "assay.v1.ArchiveService/Export": Rule(_READERS, seen_campaign="campaign_id", audited=False),
+    "assay.v1.ArchiveService/Import": Rule(_OPERATORS),
     "grpc.health.v1.Health/Check": Rule(_EVERYBODY, audited=False),
     "grpc.health.v1.Health/List": Rule(_EVERYBODY, audited=False),
-    "grpc.health.v1.Health/Watch": Rule(_EVERYBODY, lasts=True, audited=False),
+    "grpc.health.v1.Health/Watch": Rule(_EVERYBODY, audited=False),
 }
 
 

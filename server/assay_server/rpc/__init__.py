@@ -1,1 +1,1 @@
-"""gRPC: servicers hand requests to plain handlers, which know no sockets."""
+"""gRPC: one table of calls hands requests to plain handlers, which know no sockets."""

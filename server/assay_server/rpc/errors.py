@@ -7,6 +7,7 @@ metadata under ``assay-error-bin``, from which clients rebuild the error.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator
 from typing import Any, NoReturn
@@ -60,6 +61,15 @@ def status_code(error: AssayError) -> grpc.StatusCode:
     return next((code for kind, code in _CODES if isinstance(error, kind)), grpc.StatusCode.INTERNAL)
 
 
+@contextlib.asynccontextmanager
+async def errors_as_statuses(context: grpc.aio.ServicerContext[Any, Any], call: str) -> AsyncIterator[None]:
+    """End a call with the status of an error that the block raises."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - the one place where errors of handlers become statuses
+        await abort(context, error, call)
+
+
 async def abort(context: grpc.aio.ServicerContext[Any, Any], error: Exception, call: str) -> NoReturn:
     """End a call with an error; an error that is not an AssayError is a bug and goes to the log.
 
@@ -80,40 +90,3 @@ async def abort(context: grpc.aio.ServicerContext[Any, Any], error: Exception, c
         # The peer has not taken what came before; the status waits for it behind that.
         raise asyncio.CancelledError from None
     raise AssertionError("abort returned")  # it raises
-
-
-async def send_in_time(context: grpc.aio.ServicerContext[Any, Any], message: Any, seconds: float) -> None:
-    """Send one message of an answer in parts; a peer that does not take it in time is cut off.
-
-    gRPC holds what the peer's window lets through (64 KiB unless the peer widens it); then a send waits for
-    the peer, and with it everything that the call holds.
-    """
-    try:
-        await asyncio.wait_for(context.write(message), seconds)
-    except TimeoutError:
-        error = StorageError(
-            "answer", f"its receiver took nothing for {seconds:g} s", "read faster, or ask again later"
-        )
-        await abort(context, error, "answer")
-
-
-async def patiently(
-    requests: AsyncIterator[Any],
-    context: grpc.aio.ServicerContext[Any, Any],
-    *,
-    what: str,
-    idle_seconds: float,
-) -> AsyncIterator[Any]:
-    """The messages of a stream that brings ``what``; one that stands still, or cannot be decoded, ends."""
-    messages, end = aiter(requests), object()
-    while True:
-        try:
-            message = await asyncio.wait_for(anext(messages, end), idle_seconds)
-        except TimeoutError:
-            cause = f"nothing of the {what} came for {idle_seconds} s"
-            await abort(context, StorageError(what, cause, "send it again"), what)
-        except AssayError as error:
-            await abort(context, error, what)
-        if message is end:
-            return
-        yield message

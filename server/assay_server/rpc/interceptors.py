@@ -13,8 +13,9 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import grpc
@@ -26,6 +27,7 @@ from assay_server.access.audit import (
     DONE,
     AuditLog,
     Note,
+    PerMinute,
     begin_note,
     forget_note,
     note_caller,
@@ -53,45 +55,48 @@ from assay_server.access.table import (
 from assay_server.campaigns.errors import unknown_campaign, unknown_run
 from assay_server.limits import BAD_REQUESTS_LOGGED_PER_MINUTE
 from assay_server.metrics.server_metrics import ServerMetrics
-from assay_server.rpc.errors import abort
-from assay_server.rpc.lasting import RECHECK_SECONDS, LastingCalls, Recheck
+from assay_server.rpc.errors import errors_as_statuses
+from assay_server.rpc.lasting import RECHECK_SECONDS, LastingCalls
 from assay_server.rpc.quotas import Quotas
-from assay_server.rpc.threads import Context
+from assay_server.rpc.threads import Context, Method
 from assay_server.store.sql import MetadataStore
 
 _log = logging.getLogger(__name__)
-_END = object()
 
 Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Any]]
-# From a request (an iterator, if it is a stream) to an awaitable of the answer, or to an async generator.
-Answer = Callable[[Any, Context], Any]
+# From a request (an iterator, if it is a stream) to the answers; to one, if the call is answered once.
+Answers = Callable[[Any, Context], AsyncGenerator[Any]]
 
 
-def answer_of(handler: Any) -> Answer:
-    """The function with which a handler answers."""
-    answer: Answer = (
-        handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
-    )
-    return answer
+def answers_of(handler: Any) -> Answers:
+    """The function with which a handler of any kind answers."""
+    if handler.response_streaming:
+        stream: Answers = handler.unary_stream or handler.stream_stream
+        return stream
+    one = handler.unary_unary or handler.stream_unary
+
+    async def answers(request: Any, context: Context) -> AsyncGenerator[Any]:
+        yield await one(request, context)
+
+    return answers
 
 
-def with_answer(
-    handler: Any, one: Answer, many: Answer, *, decodes: bool = True
-) -> grpc.RpcMethodHandler[Any, Any]:
+def with_answers(handler: Any, answers: Answers, *, decodes: bool = True) -> Method:
     """A handler of the kind of ``handler`` with another function.
 
-    Args:
-        handler: a handler of any kind.
-        one: answers with one message, if that is the kind.
-        many: answers with a stream, if that is the kind.
-        decodes: False: the function is given requests as bytes.
+    ``decodes`` False: the function is given requests as bytes.
     """
+
+    async def one(request: Any, context: Context) -> Any:
+        [answer] = [each async for each in answers(request, context)]  # to its end, as audited as a stream's
+        return answer
+
     streams = bool(handler.request_streaming), bool(handler.response_streaming)
     decode = handler.request_deserializer if decodes else None
-    return _MAKE[streams](many if streams[1] else one, decode, handler.response_serializer)
+    return _MAKE[streams](answers if streams[1] else one, decode, handler.response_serializer)
 
 
-_MAKE: dict[tuple[bool, bool], Callable[..., grpc.RpcMethodHandler[Any, Any]]] = {
+_MAKE: dict[tuple[bool, bool], Callable[..., Method]] = {
     (False, False): grpc.unary_unary_rpc_method_handler,
     (False, True): grpc.unary_stream_rpc_method_handler,
     (True, False): grpc.stream_unary_rpc_method_handler,
@@ -122,31 +127,19 @@ class LimitsInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             self._handlers[method] = self._limited(handler, method.rpartition("/")[2])
         return self._handlers[method]
 
-    def _limited(self, handler: Any, call: str) -> grpc.RpcMethodHandler[Any, Any]:
-        answer, streams = answer_of(handler), bool(handler.request_streaming or handler.response_streaming)
+    def _limited(self, handler: Any, call: str) -> Method:
+        answers, streams = answers_of(handler), bool(handler.request_streaming or handler.response_streaming)
 
-        async def one(request: Any, context: Context) -> Any:
+        async def limited(request: Any, context: Context) -> AsyncGenerator[Any]:
             with self._counted(call, streams, context), contextlib.ExitStack() as quota:
-                await self._take(quota, call, context)
-                return await answer(request, context)
-
-        async def many(request: Any, context: Context) -> AsyncIterator[Any]:
-            with self._counted(call, streams, context), contextlib.ExitStack() as quota:
-                await self._take(quota, call, context)
-                async with contextlib.aclosing(answer(request, context)) as stream:
+                if (who := _quota_of(_peer_of(context))) is not None:
+                    async with errors_as_statuses(context, call):
+                        quota.enter_context(self._quotas.used(who, call))
+                async with contextlib.aclosing(answers(request, context)) as stream:
                     async for each in stream:
                         yield each
 
-        return with_answer(handler, one, many)
-
-    async def _take(self, quota: contextlib.ExitStack, call: str, context: Context) -> None:
-        who = _quota_of(_peer_of(context))
-        if who is None:
-            return
-        try:
-            quota.enter_context(self._quotas.used(who, call))
-        except AssayError as error:
-            await abort(context, error, call)
+        return with_answers(handler, limited)
 
     @contextlib.contextmanager
     def _counted(self, call: str, streams: bool, context: Context) -> Iterator[None]:
@@ -191,15 +184,10 @@ class _Call:
     method: str
     rule: Rule | None
     handler: Any
-    answer: Answer
 
     @property
     def name(self) -> str:
         return self.method.rpartition("/")[2]
-
-    @property
-    def is_open(self) -> bool:
-        return self.rule is not None and self.rule.open
 
 
 class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
@@ -210,15 +198,11 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     """
 
     def __init__(
-        self,
-        access: Access,
-        *,
-        recheck_seconds: float = RECHECK_SECONDS,
-        joining: bool = False,
+        self, access: Access, *, recheck_seconds: float = RECHECK_SECONDS, joining: bool = False
     ) -> None:
         self._access = access
         self._joining = joining
-        self._bad_requests = _BadRequestLog()
+        self._bad_requests = PerMinute(BAD_REQUESTS_LOGGED_PER_MINUTE)
         self._lasting = LastingCalls(recheck_seconds)
         access.directory.listen(self._lasting.changed)
 
@@ -226,69 +210,54 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> Any:
         handler = await continuation(handler_call_details)
-        if handler is None:
-            return None
         method = str(handler_call_details.method)
-        return self._guarded(_Call(method, rule_of(method), handler, answer_of(handler)))
+        return None if handler is None else self._guarded(_Call(method, rule_of(method), handler))
 
-    def _guarded(self, call: _Call) -> grpc.RpcMethodHandler[Any, Any]:
-        is_audited = call.rule is None or call.rule.audited
-        audited = self._audited if is_audited else lambda _call, _context: contextlib.nullcontext()
+    def _guarded(self, call: _Call) -> Method:
+        answers, streams = answers_of(call.handler), bool(call.handler.response_streaming)
 
-        async def one(request: Any, context: Context) -> Any:
-            async with audited(call, context):
+        async def guarded(request: Any, context: Context) -> AsyncGenerator[Any]:
+            async with self._audited(call, context), errors_as_statuses(context, call.name):
                 caller = await self._admitted(call, context)
-                message = await self._received(request, call, caller, context)
-                answer = call.answer(message, context)
-                if call.rule is None or not call.rule.lasts:
-                    return await answer
-                with self._lasting.watched(caller, self._recheck(call, context)) as lasting:
-                    return await self._lasting.while_allowed(answer, lasting)
-
-        async def many(request: Any, context: Context) -> AsyncIterator[Any]:
-            async with audited(call, context):
-                caller = await self._admitted(call, context)
-                message = await self._received(request, call, caller, context)
-                with self._lasting.watched(caller, self._recheck(call, context)) as lasting:
-                    async with contextlib.aclosing(call.answer(message, context)) as stream:
-                        while True:
-                            answer = await self._lasting.while_allowed(anext(stream, _END), lasting)
-                            if answer is _END:
-                                return
+                message = await self._received(request, call, caller)
+                async with contextlib.aclosing(answers(message, context)) as stream:
+                    if not streams or caller is None or caller.is_owner:  # nothing about an owner can change
+                        async for answer in stream:
+                            yield answer
+                        return
+                    recheck = partial(self._recheck, call, context, caller)
+                    allowed = self._lasting.while_allowed(stream, caller.identity_id, recheck)
+                    async with contextlib.aclosing(allowed):
+                        async for answer in allowed:
                             yield answer
 
-        return with_answer(call.handler, one, many, decodes=False)
+        return with_answers(call.handler, guarded, decodes=False)
 
     async def _admitted(self, call: _Call, context: Context) -> Caller | None:
-        """The caller, if it may make this call, else the call ends here; None: anybody may."""
-        if call.is_open != self._joining:
-            await abort(context, _other_listener(call), call.method)
-        if call.is_open:
+        """The caller, if it may make this call, else an error; None: anybody may."""
+        is_open = call.rule is not None and call.rule.open
+        if is_open != self._joining:
+            raise _other_listener(call, is_open)
+        if is_open:
             return None
         peer = _peer_of(context)
-        try:
-            if is_in_memory(self._access.directory, peer):
-                caller = caller_of(self._access.directory, peer)
-            else:
-                caller = await asyncio.to_thread(caller_of, self._access.directory, peer)
-            note_caller(caller)
-            require_allowed(call.rule, caller, call.method)
-        except AssayError as error:
-            await abort(context, error, call.method)
+        if is_in_memory(self._access.directory, peer):
+            caller = caller_of(self._access.directory, peer)
+        else:
+            caller = await asyncio.to_thread(caller_of, self._access.directory, peer)
+        note_caller(caller)
+        require_allowed(call.rule, caller, call.method)
         set_caller(caller)
         log_about_from_now(caller=caller.name or caller.identity_id)
         return caller
 
-    async def _received(self, request: Any, call: _Call, caller: Caller | None, context: Context) -> Any:
+    async def _received(self, request: Any, call: _Call, caller: Caller | None) -> Any:
         """The message of a request, decoded and checked; of a stream, its messages."""
         if call.handler.request_streaming:
             return self._each_received(request, call, caller)
-        try:
-            message = self._decoded(request, call)
-            note_request(message)
-            await self._check_claims(message, call, caller)
-        except AssayError as error:
-            await abort(context, error, call.method)
+        message = self._decoded(request, call)
+        note_request(message)
+        await self._check_claims(message, call, caller)
         return message
 
     async def _each_received(
@@ -304,7 +273,9 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         try:
             return call.handler.request_deserializer(request)
         except (DecodeError, ValueError) as error:
-            self._bad_requests.note(call.method)
+            if (unlogged := self._bad_requests.admit()) is not None:  # gRPC would log a traceback for each
+                more = f" ({unlogged:,} more since the last line)" if unlogged else ""
+                _log.warning("%s: a request cannot be decoded%s", call.method, more)
             raise ParameterError(
                 call.method,
                 "its bytes are not such a request",
@@ -322,33 +293,33 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             about = campaign_named(rule, message), run_named(rule, message)
             await asyncio.to_thread(require_belonging, self._access.metadata, rule, caller, *about)
 
-    def _recheck(self, call: _Call, context: Context) -> Recheck:
-        """Ends a call whose caller may no longer make it, or may know of other campaigns than before."""
-
-        async def recheck(before: Caller) -> None:
-            sight = sight_of(await self._admitted(call, context))
-            if call.rule is None or not call.rule.names_campaign or sight.everything:
-                return
-            if sight != sight_of(before):
-                cause = "its caller's role or project was changed"
-                error = NotPermittedError(f"call {call.name}", cause, "call again")
-                await abort(context, error, call.method)
-
-        return recheck
+    async def _recheck(self, call: _Call, context: Context, before: Caller) -> None:
+        """Raises if a call's caller may no longer make it, or may know of other campaigns than before."""
+        sight = sight_of(await self._admitted(call, context))
+        if call.rule is None or not call.rule.names_campaign or sight.everything:
+            return
+        if sight != sight_of(before):
+            cause = "its caller's role or project was changed"
+            raise NotPermittedError(f"call {call.name}", cause, "call again")
 
     @contextlib.asynccontextmanager
     async def _audited(self, call: _Call, context: Context) -> AsyncIterator[None]:
+        if call.rule is not None and not call.rule.audited:
+            yield
+            return
         note = begin_note(call.name, str(context.peer()))
+        outcome: str = DONE
+        detail: str | bytes = ""
         try:
             yield
         except BaseException:
-            forget_note()
             # It just went away, if nothing says how it ended.
             outcome = _status_of(context, grpc.StatusCode.CANCELLED).name.lower()
-            await self._end_note(note, outcome, context.details() or "")
+            detail = context.details() or ""
             raise
-        forget_note()
-        await self._end_note(note, DONE, "")
+        finally:
+            forget_note()
+            await self._end_note(note, outcome, detail)
 
     async def _end_note(self, note: Note, outcome: str, detail: str | bytes) -> None:
         if note.written:
@@ -360,9 +331,9 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         await asyncio.shield(end)
 
 
-def _other_listener(call: _Call) -> AssayError:
+def _other_listener(call: _Call, is_open: bool) -> AssayError:
     subject = f"call {call.name}"
-    if call.is_open:
+    if is_open:
         cause, remedy = "it is answered only where people and agents join", "use the server's --join address"
         return NotPermittedError(subject, cause, remedy)
     cause, remedy = "nobody is known where people and agents join", "use the server's --listen address"
@@ -386,30 +357,6 @@ def require_belonging(
         raise unknown_run(run_id) if rule.seen_run else unknown_campaign(campaign_id)
     if whose is not None:
         require_own(rule, caller, campaign_id, whose.owner)
-
-
-class _BadRequestLog:
-    """Logs requests that cannot be decoded, a few a minute, and counts the others.
-
-    gRPC itself would log a traceback for each.
-    """
-
-    def __init__(self) -> None:
-        self._minute = 0.0
-        self._logged = self._unlogged = 0
-
-    def note(self, method: str) -> None:
-        """A request of this call could not be decoded."""
-        now = time.monotonic()
-        if now - self._minute >= 60:
-            self._minute, self._logged = now, 0
-        if self._logged >= BAD_REQUESTS_LOGGED_PER_MINUTE:
-            self._unlogged += 1
-            return
-        self._logged += 1
-        more = f" ({self._unlogged:,} more since the last line)" if self._unlogged else ""
-        self._unlogged = 0
-        _log.warning("%s: a request cannot be decoded%s", method, more)
 
 
 def _peer_of(context: Context) -> Peer:

@@ -1,4 +1,4 @@
-"""Calls that last: their caller is checked again when its identity changes, and every few seconds.
+"""Calls that last: their caller is checked again when identities change, and every few seconds.
 
 So a revocation and the end of a certificate end them, too.
 """
@@ -7,28 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
-
-import grpc
-
-from assay_server.access.caller import Caller
+from typing import Any
 
 RECHECK_SECONDS = 20.0
 
-Result = TypeVar("Result")
-Recheck = Callable[[Caller], Awaitable[None]]
+_END = object()
 
 
 @dataclass(eq=False)
-class LastingCall:
+class _LastingCall:
     """A call under way; ``changed`` is done when its caller's identity has changed since the last check."""
 
+    identity_id: str
+    recheck: Callable[[], Awaitable[None]]
     changed: asyncio.Future[None]
     checked: float  # by the loop's clock
-    caller: Caller  # as the call began
-    recheck: Recheck  # ends the call if the caller, given as it was when the call began, may not go on
 
 
 class LastingCalls:
@@ -37,53 +32,45 @@ class LastingCalls:
     def __init__(self, recheck_seconds: float = RECHECK_SECONDS) -> None:
         self._recheck_seconds = recheck_seconds
         self._loop = asyncio.get_running_loop()
-        self._by_identity: dict[str, set[LastingCall]] = {}
+        self._calls: set[_LastingCall] = set()
 
     def changed(self, identities: frozenset[str]) -> None:
         """These identities are not as they were."""
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._wake, identities)
 
-    @contextlib.contextmanager
-    def watched(self, caller: Caller | None, recheck: Recheck) -> Iterator[LastingCall | None]:
-        """A call that lasts as long as the block; None: nothing about its caller can change."""
-        if caller is None or caller.is_owner:
-            yield None
-            return
-        lasting = LastingCall(self._loop.create_future(), self._loop.time(), caller, recheck)
-        mine = self._by_identity.setdefault(caller.identity_id, set())
-        mine.add(lasting)
+    async def while_allowed(
+        self, stream: AsyncGenerator[Any], identity_id: str, recheck: Callable[[], Awaitable[None]]
+    ) -> AsyncGenerator[Any]:
+        """The answers of a call of somebody, until ``recheck`` raises that they may no longer make it."""
+        lasting = _LastingCall(identity_id, recheck, self._loop.create_future(), self._loop.time())
+        self._calls.add(lasting)
         try:
-            yield lasting
+            while (answer := await self._next(stream, lasting)) is not _END:
+                yield answer
         finally:
-            mine.discard(lasting)
-            if not mine:
-                self._by_identity.pop(caller.identity_id, None)
+            self._calls.discard(lasting)
 
-    async def while_allowed(self, step: Awaitable[Result], lasting: LastingCall | None) -> Result:
-        """The result of ``step``, unless its caller may no longer make this call."""
-        if lasting is None:
-            return await step
-        task = asyncio.ensure_future(step)
+    async def _next(self, stream: AsyncGenerator[Any], lasting: _LastingCall) -> Any:
+        step: asyncio.Future[Any] = asyncio.ensure_future(anext(stream, _END))
         try:
-            while not task.done():
-                either: set[asyncio.Future[Any]] = {task, lasting.changed}
+            while not step.done():
+                either = {step, lasting.changed}
                 await asyncio.wait(either, timeout=self._recheck_seconds, return_when=asyncio.FIRST_COMPLETED)
                 late = self._loop.time() - lasting.checked >= self._recheck_seconds
                 if lasting.changed.done() or late:
                     lasting.changed, lasting.checked = self._loop.create_future(), self._loop.time()
-                    await lasting.recheck(lasting.caller)
-            return await task
+                    await lasting.recheck()
+            return await step
         finally:
-            if not task.done():
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, StopAsyncIteration, grpc.aio.AbortError):
-                    await task
-            elif not task.cancelled():
-                task.exception()  # if the call ended meanwhile, the step saw that as an error of its own
+            if not step.done():
+                step.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await step
+            elif not step.cancelled():
+                step.exception()  # if the call ended meanwhile, the step saw that as an error of its own
 
     def _wake(self, identities: frozenset[str]) -> None:
-        for identity_id in identities & self._by_identity.keys():
-            for lasting in self._by_identity[identity_id]:
-                if not lasting.changed.done():
-                    lasting.changed.set_result(None)
+        for lasting in self._calls:
+            if lasting.identity_id in identities and not lasting.changed.done():
+                lasting.changed.set_result(None)

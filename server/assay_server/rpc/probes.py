@@ -20,7 +20,6 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from assay_core.server_address import ServerAddress
 from assay_server.rpc.binding import bound, group_called, places_taken
-from assay_server.rpc.errors import abort
 from assay_server.rpc.quotas import ConcurrencyLimit
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -59,9 +58,7 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         return health_pb2.HealthListResponse(statuses=dict.fromkeys(sorted(self._services), response))
 
     async def Watch(self, request: Any, context: Context) -> AsyncIterator[Any]:
-        with self._streams.entered() as begins:
-            if not begins:
-                await abort(context, self._streams.refusal("watches"), "Watch")
+        with self._streams.entered():
             known = request.service in self._services
             while True:
                 changed = self._changed

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import OrderedDict, defaultdict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -44,7 +44,7 @@ class Quotas:
     def __init__(self, limits: CallerLimits, clock: Callable[[], float] = time.monotonic) -> None:
         self._limits = limits
         self._clock = clock
-        self._under_way: defaultdict[str, int] = defaultdict(int)
+        self._under_way: Counter[str] = Counter()
         self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
 
     @contextlib.contextmanager
@@ -88,37 +88,27 @@ def _refusal(identity_id: str, cause: str) -> StorageError:
 class ConcurrencyLimit:
     """Bounds how many do something at a time; used on the event loop.
 
-    ``most``: how many; ``share_percent``: how many of them one caller with a certificate may take, at least
-    one. Both are asked at each use, because a reload may change them.
+    ``what``: of what there are so many; ``most``: how many; ``share_percent``: how many of them one caller
+    with a certificate may take, at least one. Both are asked at each use, because a reload may change them.
     """
 
-    def __init__(self, most: Callable[[], int], share_percent: Callable[[], int] = lambda: 100) -> None:
-        self._most = most
-        self._share_percent = share_percent
-        self._under_way = 0
-        self._by_caller: defaultdict[str, int] = defaultdict(int)
+    def __init__(
+        self, what: str, most: Callable[[], int], share_percent: Callable[[], int] = lambda: 100
+    ) -> None:
+        self._what, self._most, self._share_percent = what, most, share_percent
+        self._by_caller: Counter[str] = Counter()
 
     @contextlib.contextmanager
-    def entered(self) -> Iterator[bool]:
-        """Whether the current caller may begin; if so, it counts while the block runs."""
-        caller = current_caller()
-        bounded = "" if caller is None or caller.is_owner else caller.identity_id
-        mine = self._by_caller[bounded] if bounded else 0
-        most = self._most()
-        if self._under_way >= most or mine >= max(1, most * self._share_percent() // 100):
-            yield False
-            return
-        self._under_way += 1
-        self._by_caller[bounded] += 1
+    def entered(self) -> Iterator[None]:
+        """Count the current caller while the block runs; raises StorageError if it may not begin."""
+        caller, most = current_caller(), self._most()
+        identity_id = "" if caller is None or caller.is_owner else caller.identity_id
+        mine = self._by_caller[identity_id] if identity_id else 0
+        if self._by_caller.total() >= most or mine >= max(1, most * self._share_percent() // 100):
+            cause = f"it has {most:,} {self._what} already, or this caller has its share of them"
+            raise StorageError("server", cause, "try again later")
+        self._by_caller[identity_id] += 1
         try:
-            yield True
+            yield
         finally:
-            self._under_way -= 1
-            self._by_caller[bounded] -= 1
-            if not self._by_caller[bounded]:
-                del self._by_caller[bounded]
-
-    def refusal(self, what: str) -> StorageError:
-        """The error for a caller who may not begin; programs try again later."""
-        cause = f"it has {self._most():,} {what} already, or this caller has its share of them"
-        return StorageError("server", cause, "try again later")
+            self._by_caller -= Counter((identity_id,))  # which keeps none of zero

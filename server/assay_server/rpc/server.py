@@ -7,13 +7,11 @@ import contextlib
 import logging
 import threading
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future
 
 import grpc
 from grpc_health.v1 import health_pb2_grpc
 
 from assay_core.server_address import ServerAddress
-from assay_protos import identity_pb2_grpc
 from assay_sampling.errors import ParameterError
 from assay_server.access.table import services
 from assay_server.limits import DEFAULT_LIMITS, JOIN_LIMITS, CallLimits, Limits
@@ -22,7 +20,7 @@ from assay_server.rpc.binding import bound, group_called, places_taken
 from assay_server.rpc.interceptors import Access, AccessInterceptor, LimitsInterceptor
 from assay_server.rpc.probes import HealthServicer
 from assay_server.rpc.quotas import ConcurrencyLimit, Quotas
-from assay_server.rpc.services import Handlers, add_services, join_service
+from assay_server.rpc.services import Handlers, add_services, services_of
 from assay_server.rpc.threads import Threads
 
 _log = logging.getLogger(__name__)
@@ -47,20 +45,17 @@ class RpcServer:
         metrics: ServerMetrics,
         socket_group: str = "",
     ) -> None:
-        self._limits = limits
-        self._metrics = metrics
+        self._listen, self._handlers, self._access = listen, handlers, access
+        self._limits, self._metrics = limits, metrics
+        self._socket_group = group_called(socket_group) if socket_group else None
         self._callers: list[LimitsInterceptor] = []
+        self._servers: list[grpc.aio.Server] = []
+        self._threads = Threads.of(limits)
         self._health: HealthServicer | None = None
         self._draining = False
-        self._listen = listen
-        self._socket_group = group_called(socket_group) if socket_group else None
-        self._handlers = handlers
-        self._access = access
         self.joins: tuple[str, ...] = ()
-        self._listening: Future[tuple[str, ...]] = Future()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._end: asyncio.Event | None = None
-        self._thread = threading.Thread(target=self._run, name="assay-grpc", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def start(self) -> tuple[str, ...]:
         """Listen; returns the addresses with their ports.
@@ -69,8 +64,12 @@ class RpcServer:
         """
         self._require_certificate()
         with places_taken(self._listen, self._socket_group):
+            # It ends in its thread, with the tasks and generators that are left in it.
+            runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+            self._loop = runner.get_loop()
+            self._thread = threading.Thread(target=_run, args=(runner,), name="assay-grpc", daemon=True)
             self._thread.start()
-            return self._listening.result()
+            return asyncio.run_coroutine_threadsafe(self._serve(), self._loop).result()
 
     def set_serving(self, serving: bool) -> None:
         """What the health service says from now on; a server that drains stays NOT_SERVING."""
@@ -87,7 +86,7 @@ class RpcServer:
 
         Agents may still send what they hold, finish attempts and keep leases.
         """
-        if self._loop is not None and self._thread.is_alive():
+        if self._loop is not None and not self._loop.is_closed():
             asyncio.run_coroutine_threadsafe(self._drain(seconds), self._loop).result()
 
     async def _drain(self, seconds: float) -> None:
@@ -103,11 +102,14 @@ class RpcServer:
 
     def stop(self) -> None:
         """Refuse new calls, give running calls a moment to end, then cut them off."""
-        if self._thread.ident is None:
-            return
-        if self._loop is not None and self._end is not None and self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._end.set)
-        self._thread.join()
+        if self._loop is not None and self._thread is not None and self._thread.is_alive():
+            asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+    async def _end(self) -> None:
+        await asyncio.gather(*(server.stop(_GRACE_SECONDS) for server in self._servers))
+        await asyncio.to_thread(self._threads.close)
 
     def _require_certificate(self) -> None:
         on_tcp = [
@@ -120,38 +122,20 @@ class RpcServer:
                 "make one with: assay-server init --state DIR, or listen on unix:PATH",
             )
 
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._serve())
-        except Exception as error:  # noqa: BLE001 - handed to whoever waits in start
-            if self._listening.done():
-                _log.exception("the gRPC server ended")
-            else:
-                self._listening.set_exception(error)
-
-    async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._end = asyncio.Event()
-        threads = Threads.of(self._limits)
+    async def _serve(self) -> tuple[str, ...]:
         server, joining = self._server(joining=False), self._server(joining=True)
-        try:
-            self._health = HealthServicer(
-                services(), ConcurrencyLimit(lambda: self._limits.queries.watch_streams)
-            )
-            health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-            add_services(server, self._handlers, threads, self._limits)
-            identity_pb2_grpc.add_EnrolmentServiceServicer_to_server(  # type: ignore[no-untyped-call]
-                join_service(self._handlers.identified.enrolment, threads), joining
-            )
-            addresses = self._bind(server, joining)
-            await server.start()
-            if self._handlers.identified.join:
-                await joining.start()
-            self._listening.set_result(addresses)
-            await self._end.wait()
-        finally:
-            await asyncio.gather(server.stop(_GRACE_SECONDS), joining.stop(_GRACE_SECONDS))
-            await asyncio.to_thread(threads.close)
+        self._health = HealthServicer(
+            services(), ConcurrencyLimit("watches", lambda: self._limits.queries.watch_streams)
+        )
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        calls = services_of(self._handlers, self._threads, self._limits)
+        add_services(server, calls)
+        add_services(joining, {"EnrolmentService": calls["EnrolmentService"]})
+        addresses = self._bind(server, joining)
+        await server.start()
+        if self._handlers.identified.join:
+            await joining.start()
+        return addresses
 
     def _server(self, *, joining: bool) -> grpc.aio.Server:
         limits = self._limits.calls
@@ -159,11 +143,13 @@ class RpcServer:
         callers = LimitsInterceptor(self._metrics, Quotas(self._limits.callers))
         self._callers.append(callers)
         access = AccessInterceptor(self._access, joining=joining)
-        return grpc.aio.server(
+        server = grpc.aio.server(
             interceptors=[callers, access],
             options=list(options.items()),
             maximum_concurrent_rpcs=JOIN_LIMITS.join_calls if joining else limits.calls,
         )
+        self._servers.append(server)
+        return server
 
     def _bind(self, server: grpc.aio.Server, joining: grpc.aio.Server) -> tuple[str, ...]:
         """Bind all listeners; the addresses of the main ones, with their ports."""
@@ -179,6 +165,11 @@ class RpcServer:
             a for a, given in zip(addresses, self._listen, strict=True) if not given.socket
         )
         return addresses
+
+
+def _run(runner: asyncio.Runner) -> None:
+    with runner:
+        runner.get_loop().run_forever()
 
 
 def _options(limits: CallLimits) -> dict[str, int]:

@@ -6,21 +6,21 @@ import asyncio
 import contextlib
 import contextvars
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 import grpc
 
+from assay_core.records.wire import Record
 from assay_sampling.errors import StorageError
 from assay_server.limits import Limits
-from assay_server.rpc.errors import abort, patiently, send_in_time
 from assay_server.rpc.quotas import ConcurrencyLimit
 
 Answer = TypeVar("Answer")
 Context = grpc.aio.ServicerContext[Any, Any]
+Method: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"  # which is no generic class at run time
 
 
 class BoundedThreads(ThreadPoolExecutor):
@@ -86,162 +86,135 @@ class Threads:
             executor.shutdown(wait=True, cancel_futures=True)
 
 
-class Received(Protocol):
-    """A record that is received."""
-
-    @classmethod
-    def from_proto(cls, message: Any) -> Self: ...
-
-
-class Sent(Protocol):
-    """A record that is sent."""
-
-    def to_proto(self) -> Any: ...
-
-
-async def answer(
-    context: Context, executor: Executor, handler: Callable[..., Any], work: Callable[[], Answer]
-) -> Answer:
-    """The result of ``work``, from a thread; any error ends the call, as one of the handler."""
-    try:
-        # In the thread, too, the handler can ask who is calling, and log lines name the call.
-        run = contextvars.copy_context().run
-        return await asyncio.get_running_loop().run_in_executor(executor, run, work)
-    except Exception as error:  # noqa: BLE001 - the one place where errors of handlers become statuses
-        await abort(context, error, handler.__name__)
+def in_thread(executor: Executor, work: Callable[..., Answer], *arguments: Any) -> asyncio.Future[Answer]:
+    """What ``work`` returns, from a thread; there, too, it can ask who is calling, and log lines name the
+    call."""
+    run = contextvars.copy_context().run
+    return asyncio.get_running_loop().run_in_executor(executor, run, work, *arguments)
 
 
 def call(
     executor: Executor,
     handler: Callable[[Any], Any],
-    record: type[Received],
+    record: type[Record[Any]],
     *,
     at_once: Callable[[Any], Any] | None = None,
-) -> Callable[[Any, Context], Awaitable[Any]]:
+) -> Method:
     """A call of a service: the handler's answer, from a thread, to the record of a message.
 
     ``at_once`` is asked before, on the event loop: it must not block, and gives the answer, or one to come,
     or None.
     """
-    read: Callable[[Any], Any] = record.from_proto
 
-    async def answered(message: Any, context: Context) -> Any:
-        if at_once is None:
-            return await answer(context, executor, handler, lambda: handler(read(message)).to_proto())
-        try:
-            request = read(message)
-            known = at_once(request)
-            known = await asyncio.wrap_future(known) if isinstance(known, Future) else known
-        except Exception as error:  # noqa: BLE001 - as in answer()
-            await abort(context, error, handler.__name__)
-        if known is not None:
-            return known.to_proto()
-        return await answer(context, executor, handler, lambda: handler(request).to_proto())
+    async def answered(message: Any, _context: Context) -> Any:
+        answer = None if at_once is None else at_once(record.from_proto(message))
+        if isinstance(answer, Future):
+            answer = await asyncio.wrap_future(answer)
+        if answer is not None:
+            return answer.to_proto()
+        return await in_thread(executor, lambda: handler(record.from_proto(message)).to_proto())
 
-    return answered
+    return grpc.unary_unary_rpc_method_handler(answered, record.message_type.FromString, serialized)
 
 
 def call_in_parts(
     executor: Executor,
-    handler: Callable[[Any], Iterator[Sent]],
-    record: type[Received],
+    handler: Callable[[Any], Iterator[Record[Any]]],
+    record: type[Record[Any]],
     *,
     stalled_seconds: float,
     streams: ConcurrencyLimit | None = None,
-    what: str = "",
-) -> Callable[[Any, Context], AsyncIterator[Any]]:
+) -> Method:
     """A call that is answered in parts: what the handler yields, made in a thread.
 
-    A peer that takes nothing for ``stalled_seconds`` is cut off. ``streams`` bounds how many there are of
-    ``what``.
+    A peer that takes nothing for ``stalled_seconds`` is cut off. ``streams`` bounds how many there are.
     """
-    read: Callable[[Any], Any] = record.from_proto
 
     async def answered(message: Any, context: Context) -> AsyncIterator[Any]:
-        async with contextlib.nullcontext() if streams is None else one_of(streams, what, context):
-            parts = await answer(context, executor, handler, lambda: handler(read(message)))
-            while (part := await answer(context, executor, handler, lambda: next(parts, None))) is not None:
+        with contextlib.nullcontext() if streams is None else streams.entered():
+            parts = await in_thread(executor, lambda: handler(record.from_proto(message)))
+            while (part := await in_thread(executor, next, parts, None)) is not None:
                 await send_in_time(context, part.to_proto(), stalled_seconds)
         return
         yield  # gRPC takes parts from a generator, and this one sends them itself
 
-    return answered
-
-
-class Taking(Protocol):
-    """A handler of what comes in chunks: plain functions, which may block."""
-
-    def begin(self, first: Any, /) -> Any:
-        """What is on its way from its first chunk on, which is fed, too; None: the stream is empty."""
-
-    def feed(self, incoming: Any, chunk: Any, /) -> None: ...
-
-    def finish(self, incoming: Any, /) -> Sent: ...
+    return grpc.unary_stream_rpc_method_handler(answered, record.message_type.FromString, serialized)
 
 
 def call_with_chunks(
     executor: Executor,
-    handler: Taking,
-    record: type[Received],
+    handler: Callable[[], Generator[None, Any, Record[Any]]],
+    record: type[Record[Any]],
     *,
     idle_seconds: float,
     streams: ConcurrencyLimit,
     what: str,
-) -> Callable[[AsyncIterator[Any], Context], AsyncIterator[Any]]:
+) -> Method:
     """A call that brings ``what`` in chunks and is answered at their end.
 
-    One that brings nothing for ``idle_seconds`` ends. ``streams`` bounds how many there are.
+    The handler, a generator, gets each chunk in a thread and None at their end, and then returns the answer.
+    A call that brings nothing for ``idle_seconds`` ends. ``streams`` bounds how many there are.
     """
 
-    async def answered(requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
-        async with one_of(streams, f"{what}s on their way", context):
-            arriving = _Arriving(handler, record)
+    async def answered(requests: AsyncIterator[Any], _context: Context) -> AsyncIterator[Any]:
+        with streams.entered():
+            receiving = handler()
+
+            def take(message: Any) -> None:
+                receiving.send(record.from_proto(message))
+
+            step: asyncio.Future[Any] = in_thread(executor, next, receiving)
             try:
-                async for message in patiently(requests, context, what=what, idle_seconds=idle_seconds):
-                    await answer(context, executor, arriving.take, partial(arriving.take, message))
-                yield await answer(context, executor, arriving.finish, arriving.finish)
+                await asyncio.shield(step)
+                async for message in patiently(requests, what, idle_seconds):
+                    step = in_thread(executor, take, message)
+                    await asyncio.shield(step)
+                step = in_thread(executor, _returned, receiving)
+                yield (await asyncio.shield(step)).to_proto()
             finally:
-                await asyncio.get_running_loop().run_in_executor(executor, arriving.close)
+                await asyncio.wait([step])  # the call may end while a thread still takes a chunk
+                await in_thread(executor, receiving.close)
 
-    return answered
-
-
-class _Arriving:
-    """What a call brings; the call may end while a thread still begins it."""
-
-    def __init__(self, handler: Taking, record: type[Received]) -> None:
-        self._handler = handler
-        self._record = record
-        self._using = threading.Lock()
-        self._ended = False
-        self._incoming: Any = None
-
-    def take(self, message: Any) -> None:
-        chunk = self._record.from_proto(message)
-        self._begin(chunk)
-        if self._incoming is not None:
-            self._handler.feed(self._incoming, chunk)
-
-    def finish(self) -> Any:
-        self._begin(None)
-        return self._handler.finish(self._incoming).to_proto()
-
-    def close(self) -> None:
-        with self._using:
-            self._ended = True
-        if self._incoming is not None:
-            self._incoming.close()
-
-    def _begin(self, first: Any) -> None:
-        with self._using:
-            if self._incoming is None and not self._ended:
-                self._incoming = self._handler.begin(first)
+    return grpc.stream_stream_rpc_method_handler(answered, record.message_type.FromString, serialized)
 
 
-@contextlib.asynccontextmanager
-async def one_of(streams: ConcurrencyLimit, what: str, context: Context) -> AsyncIterator[None]:
-    """Count the call as one of the streams while the block runs; end it at once if there are too many."""
-    with streams.entered() as begins:
-        if not begins:
-            await abort(context, streams.refusal(what), what)
-        yield
+def _returned(receiving: Generator[None, Any, Answer]) -> Answer:
+    try:
+        receiving.send(None)
+    except StopIteration as end:
+        answer: Answer = end.value
+        return answer
+    raise AssertionError("the handler wants more than there is")
+
+
+def serialized(message: Any) -> bytes:
+    """A message as bytes."""
+    data: bytes = message.SerializeToString()
+    return data
+
+
+async def send_in_time(context: Context, message: Any, seconds: float) -> None:
+    """Send one message of an answer in parts; raises StorageError if its receiver does not take it in time.
+
+    gRPC holds what the peer's window lets through (64 KiB unless the peer widens it); then a send waits for
+    the peer, and with it everything that the call holds.
+    """
+    try:
+        await asyncio.wait_for(context.write(message), seconds)
+    except TimeoutError:
+        cause = f"its receiver took nothing for {seconds:g} s"
+        raise StorageError("answer", cause, "read faster, or ask again later") from None
+
+
+async def patiently(requests: AsyncIterator[Any], what: str, idle_seconds: float) -> AsyncIterator[Any]:
+    """The messages of a stream that brings ``what``; raises StorageError if it stands still."""
+    messages, end = aiter(requests), object()
+    while True:
+        try:
+            message = await asyncio.wait_for(anext(messages, end), idle_seconds)
+        except TimeoutError:
+            cause = f"nothing of the {what} came for {idle_seconds} s"
+            raise StorageError(what, cause, "send it again") from None
+        if message is end:
+            return
+        yield message

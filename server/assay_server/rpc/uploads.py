@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
 
+import grpc
+
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.upload import AnnouncedSegment, Part, SegmentAnswer, SegmentChunk, upload_of
-from assay_protos import ingest_pb2_grpc
+from assay_protos.ingest_pb2 import UploadRequest
 from assay_sampling.errors import ParameterError, StorageError
 from assay_server.campaigns.ingest.segments import Answer, Ingest, Upload
-from assay_server.limits import DEFAULT_LIMITS, Limits, UploadLimits
-from assay_server.rpc.errors import abort
+from assay_server.limits import Limits, UploadLimits
 from assay_server.rpc.quotas import ConcurrencyLimit
-from assay_server.rpc.threads import Context, Threads, one_of
+from assay_server.rpc.threads import Context, Method, serialized
 from assay_server.store.segments import LARGEST_PART_BYTES
 
 _REMEDY = "run the same release of Assay on agent and server"
@@ -50,21 +52,16 @@ class ByteBudget:
             self._changed.notify_all()
 
 
-class IngestServicer(ingest_pb2_grpc.IngestServiceServicer):
-    """The IngestService of assay_protos."""
+def uploads(ingest: Ingest, executor: Executor, limits: Limits) -> Method:
+    """The call Upload; segments are checked and written in threads of ``executor``."""
+    budget = ByteBudget(limits.uploads)
+    streams = ConcurrencyLimit(
+        "uploads", lambda: limits.uploads.upload_streams, lambda: limits.callers.place_share_percent
+    )
 
-    def __init__(self, ingest: Ingest, threads: Threads, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._ingest = ingest
-        self._threads = threads
-        self._limits = limits.uploads
-        self._budget = ByteBudget(limits.uploads)
-        self._streams = ConcurrencyLimit(
-            lambda: limits.uploads.upload_streams, lambda: limits.callers.place_share_percent
-        )
-
-    async def Upload(self, requests: AsyncIterator[Any], context: Context) -> AsyncIterator[Any]:
-        async with one_of(self._streams, "uploads", context):
-            stream = _Stream(self._ingest, self._threads, self._budget, self._limits)
+    async def answered(requests: AsyncIterator[Any], _context: Context) -> AsyncIterator[Any]:
+        with streams.entered():
+            stream = _Stream(ingest, executor, budget, limits.uploads)
             reader = asyncio.create_task(stream.read(requests))
             reader.add_done_callback(_seen)
             try:
@@ -74,29 +71,20 @@ class IngestServicer(ingest_pb2_grpc.IngestServiceServicer):
                     await stream.answered(upload)
                     yield SegmentAnswer(upload.key, upload.index, answer.duplicate, answer.refusal).to_proto()
                 await reader
-            except Exception as error:  # noqa: BLE001 - every error ends the stream with its status
-                await abort(context, error, "Upload")
             finally:
                 reader.cancel()
                 await stream.give_back()
+
+    return grpc.stream_stream_rpc_method_handler(answered, UploadRequest.FromString, serialized)
 
 
 class _Stream:
     """One upload stream: reads ahead of the answers, so that checks and disk work overlap."""
 
-    def __init__(
-        self,
-        ingest: Ingest,
-        threads: Threads,
-        budget: ByteBudget,
-        limits: UploadLimits,
-    ) -> None:
-        self._limits = limits
+    def __init__(self, ingest: Ingest, executor: Executor, budget: ByteBudget, limits: UploadLimits) -> None:
+        self._ingest, self._executor, self._budget, self._limits = ingest, executor, budget, limits
         self.answers: asyncio.Queue[InFlight | None] = asyncio.Queue()
         self._in_flight = asyncio.Semaphore(limits.upload_segments_in_flight)
-        self._ingest = ingest
-        self._threads = threads
-        self._budget = budget
         self._held_bytes = 0
         self._last: dict[AttemptKey, int] = {}
 
@@ -110,16 +98,13 @@ class _Stream:
                 piece = upload_of(message)
                 if isinstance(piece, AnnouncedSegment):
                     assembler.begin(piece)
-                else:
-                    await self._budget.take(len(piece.data))
-                    self._held_bytes += len(piece.data)
-                    upload = assembler.add(piece)
-                    if upload is not None:
-                        await self._take(upload)
-                if not assembler.in_segment:
-                    segment_ends = None
-                elif segment_ends is None:
                     segment_ends = time() + self._limits.upload_segment_seconds
+                    continue
+                await self._budget.take(len(piece.data))
+                self._held_bytes += len(piece.data)
+                if (upload := assembler.add(piece)) is not None:
+                    await self._take(upload)
+                    segment_ends = None
         finally:
             self.answers.put_nowait(None)
 
@@ -142,7 +127,7 @@ class _Stream:
         await self._in_flight.acquire()
         upload = replace(upload, follows=self._last.get(upload.key) == upload.index - 1)
         self._last[upload.key] = upload.index
-        taken = asyncio.get_running_loop().run_in_executor(self._threads.ingest, self._ingest.take, upload)
+        taken = asyncio.get_running_loop().run_in_executor(self._executor, self._ingest.take, upload)
         future = asyncio.wrap_future(await taken)
         future.add_done_callback(_seen)  # also for futures that nobody awaits after the stream's end
         self.answers.put_nowait((upload, future))
@@ -164,34 +149,14 @@ def _seen(future: asyncio.Future[Any]) -> None:
         future.exception()
 
 
-class _Pieces:
-    """The pieces of a part so far; most parts come in one piece and are not copied."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self._pieces: list[bytes] = []
-
-    def add(self, piece: bytes) -> None:
-        self._pieces.append(piece)
-        self.size += len(piece)
-
-    def joined(self) -> bytes:
-        return b"".join(self._pieces)  # of one piece, that piece itself
-
-
 class _Assembler:
     """Joins the messages of a stream into segments; raises ParameterError if they break the protocol."""
 
     def __init__(self, largest_chunk_bytes: int) -> None:
         self._largest_chunk_bytes = largest_chunk_bytes
         self._announced: AnnouncedSegment | None = None
-        self._names = _Pieces()
-        self._launches = _Pieces()
-
-    @property
-    def in_segment(self) -> bool:
-        """Whether a segment has begun but is not complete."""
-        return self._announced is not None
+        self._missing_bytes: dict[Part, int] = {}
+        self._pieces: dict[Part, list[bytes]] = {}
 
     def begin(self, announced: AnnouncedSegment) -> None:
         """Begin a segment."""
@@ -204,38 +169,33 @@ class _Assembler:
         if header.launches_bytes == 0:
             raise _protocol(f"{announced}: it has no launches")
         self._announced = announced
+        self._missing_bytes = {Part.NAMES: header.names_bytes, Part.LAUNCHES: header.launches_bytes}
+        self._pieces = {part: [] for part in Part}
 
     def add(self, chunk: SegmentChunk) -> Upload | None:
         """Add a chunk; returns the segment once it is complete."""
         announced = self._announced
         if announced is None:
             raise _protocol("a chunk comes before the header of its segment")
-        header = announced.header
         if not 0 < len(chunk.data) <= self._largest_chunk_bytes:
             raise _protocol(f"{announced}: a chunk of {len(chunk.data):,} bytes is out of bounds")
-        names_due = self._names.size < header.names_bytes
-        due = Part.NAMES if names_due else Part.LAUNCHES
-        part, size = (
-            (self._names, header.names_bytes) if names_due else (self._launches, header.launches_bytes)
-        )
-        if chunk.part != due or part.size + len(chunk.data) > size:
+        due = Part.NAMES if self._missing_bytes[Part.NAMES] else Part.LAUNCHES
+        if chunk.part != due or len(chunk.data) > self._missing_bytes[due]:
             raise _protocol(f"{announced}: its chunks do not match its header")
-        part.add(chunk.data)
-        return self._complete(announced) if self._launches.size == header.launches_bytes else None
-
-    def _complete(self, announced: AnnouncedSegment) -> Upload:
-        header = announced.header
-        upload = Upload(
+        self._pieces[due].append(chunk.data)
+        self._missing_bytes[due] -= len(chunk.data)
+        if any(self._missing_bytes.values()):
+            return None
+        self._announced, header = None, announced.header
+        return Upload(
             claim=announced.claim,
             index=header.index,
             launches=header.launches,
             names_hash=header.names_hash if header.names_bytes else b"",
             launches_hash=header.launches_hash,
-            names=self._names.joined(),
-            data=self._launches.joined(),
+            names=b"".join(self._pieces[Part.NAMES]),  # most parts come in one piece, which is not copied
+            data=b"".join(self._pieces[Part.LAUNCHES]),
         )
-        self._announced, self._names, self._launches = None, _Pieces(), _Pieces()
-        return upload
 
 
 def _protocol(cause: str) -> ParameterError:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 from assay_core.records.archive import (
@@ -44,22 +45,19 @@ class ArchiveHandler:
         """The archive of a campaign that has ended."""
         return (ArchiveChunk(data) for data in export_campaign(self._coordinator, request.campaign_id))
 
-    def begin(self, _first: ArchiveChunk | None) -> Import:
-        """Begin to receive an archive. Raises StorageError if there is no room for new work."""
+    def receive(self) -> Generator[None, ArchiveChunk | None, ImportedCampaign]:
+        """Takes an archive in chunks, checks it and takes it in. Raises StorageError if there is no room."""
+        chunk = yield
         self._capacity.require()
         with self._coordinator.snapshot() as store:
             most_bytes = self._capacity.most_bytes(store)
-        return Import(self._coordinator, self._state, most_bytes)
-
-    def feed(self, archive: Import, chunk: ArchiveChunk) -> None:
-        """Take a piece of an archive. Raises StorageError if there is no room for it."""
-        archive.write(chunk.data)
-
-    def finish(self, archive: Import) -> ImportedCampaign:
-        """Check what was received and take it in."""
-        if not self._changing.acquire(timeout=60):
-            raise StorageError("server", "another campaign is deleted or imported", "try again later")
-        try:
-            return archive.finish()
-        finally:
-            self._changing.release()
+        with contextlib.closing(Import(self._coordinator, self._state, most_bytes)) as archive:
+            while chunk is not None:
+                archive.write(chunk.data)
+                chunk = yield
+            if not self._changing.acquire(timeout=60):
+                raise StorageError("server", "another campaign is deleted or imported", "try again later")
+            try:
+                return archive.finish()
+            finally:
+                self._changing.release()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from assay_core.records.campaign import AttemptState
 from assay_core.records.upload import (
@@ -14,7 +14,7 @@ from assay_core.records.upload import (
 )
 from assay_sampling.errors import InputError, NotPermittedError, ParameterError
 from assay_server.access.audit import note_subject
-from assay_server.campaigns.bundles import Incoming, holder
+from assay_server.campaigns.bundles import holder
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 
 
@@ -34,29 +34,28 @@ class BundleHandler:
         missing_bundles = [bundle for bundle in named.bundles if bundle.sha256 in missing]
         return BundlesMissing(missing, self._store.parts(holder(), missing_bundles))
 
-    def begin(self, first: BundleChunk | None) -> Incoming:
-        """Begin to receive a bundle, which the first chunk names; None: the stream is empty."""
-        if first is None:
+    def receive(self) -> Generator[None, BundleChunk | None, StoredBundle]:
+        """Takes a bundle in chunks, the first of which names it, and answers once it is durable.
+
+        Raises InputError, StorageError.
+        """
+        chunk = yield
+        if chunk is None:
             raise InputError("bundle", "the stream is empty", "send it again")
-        if first.bundle is None:
+        if chunk.bundle is None:
             raise InputError("bundle", "the stream does not begin with its name", "send it again")
         self._coordinator.capacity.require()
-        note_subject(f"bundle {first.bundle.sha256[:64]}", f"{first.bundle.files} files")
-        return self._store.begin(holder(), first.bundle, first.offset)
-
-    def feed(self, incoming: Incoming, chunk: BundleChunk) -> None:
-        """Take a piece of a bundle, that of the first chunk too. Raises InputError, StorageError."""
-        if chunk.bundle is not None and chunk.bundle is not incoming.bundle:
-            raise InputError("bundle", "a stream brings one bundle", "send each by itself")
-        most = self._store.limits.bundle_chunk_bytes
-        if len(chunk.data) > most:
-            raise InputError("bundle", f"a chunk has at most {most:,} bytes", "send it again")
-        incoming.feed(chunk.data)
-
-    def finish(self, incoming: Incoming) -> StoredBundle:
-        """The answer once the bundle is durable."""
-        incoming.finish()
-        bundle = incoming.bundle
+        bundle, most = chunk.bundle, self._store.limits.bundle_chunk_bytes
+        note_subject(f"bundle {bundle.sha256[:64]}", f"{bundle.files} files")
+        with self._store.begin(holder(), bundle, chunk.offset) as incoming:
+            while chunk is not None:
+                if chunk.bundle is not None and chunk.bundle is not bundle:
+                    raise InputError("bundle", "a stream brings one bundle", "send each by itself")
+                if len(chunk.data) > most:
+                    raise InputError("bundle", f"a chunk has at most {most:,} bytes", "send it again")
+                incoming.feed(chunk.data)
+                chunk = yield
+            incoming.finish()
         return StoredBundle(bundle, self._store.stored_bytes(bundle.sha256))
 
     def fetch(self, request: BundleWanted) -> Iterator[BundleChunk]:

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from assay_core.records.runs import RunsAction
-from assay_sampling.errors import AssayError, ParameterError
+from assay_sampling.errors import AssayError, ParameterError, StorageError
 from assay_server.access.caller import Caller
 from assay_server.access.rights import sight_of
 from assay_server.rpc.quotas import ConcurrencyLimit
@@ -40,7 +40,9 @@ class Watching:
         self._live = live
         self._limits = limits = asking.limits
         self._streams = ConcurrencyLimit(
-            lambda: limits.queries.watch_streams, lambda: limits.callers.place_share_percent
+            "pages",
+            lambda: limits.queries.watch_streams,
+            lambda: limits.callers.place_share_percent,
         )
 
     async def page(self, kind: str, request: Request) -> Response:
@@ -146,8 +148,10 @@ class EventStream(Response):
         self._patience_seconds = patience_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._streams.entered() as begins:
-            if not begins:
+        with contextlib.ExitStack() as place:
+            try:
+                place.enter_context(self._streams.entered())
+            except StorageError:
                 await Response("too many pages are watched\n", 503)(scope, receive, send)
                 return
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
