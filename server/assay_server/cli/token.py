@@ -19,7 +19,7 @@ from assay_server.config import ServerSettings
 from assay_server.identity.authority import Authority, read_authority
 
 if TYPE_CHECKING:
-    from assay_server.identity.tokens import MadeToken
+    from assay_server.store.people import StoredToken
     from assay_server.store.sql import MetadataStore
 
 
@@ -51,43 +51,41 @@ def token(
         )
     valid_ms = round(1000 * parse_span_seconds(valid, "--valid"))
     with closing(open_database(state, asked_database(settings.database, settings.database_file))) as store:
-        made = _make(store, authority, TokenAsked(role, name, project, tuple(label or ()), uses, valid_ms))
-    _show(made, authority.fingerprint, settings.advertise_join, json_output)
+        asked = TokenAsked(role, name, project, tuple(label or ()), uses, valid_ms)
+        text, stored = _make(store, authority, asked)
+    _show(text, stored, authority.fingerprint, settings.advertise_join, json_output)
 
 
-def _make(store: MetadataStore, authority: Authority, request: TokenAsked) -> MadeToken:
+def _make(store: MetadataStore, authority: Authority, request: TokenAsked) -> tuple[str, StoredToken]:
     """Make and store the token, with its entry in the audit log."""
     from assay_server.access.audit import DONE, Note  # noqa: PLC0415 - these need the extra
     from assay_server.access.caller import OWNER_ID, Caller, How  # noqa: PLC0415
-    from assay_server.identity.tokens import make_token  # noqa: PLC0415
+    from assay_server.identity.admission import make_token  # noqa: PLC0415
 
     with store.transaction() as transaction:
-        made = make_token(transaction, authority, request, wall_ms())
+        text, stored = make_token(transaction, authority, request, wall_ms())
         note = Note(
             "assay-server token",
             "state folder",
             Caller(OWNER_ID, OWNER_NAME, Role.ADMIN, how=How.SOCKET),
-            f"token {made.stored.token_id}",
+            f"token {stored.token_id}",
             f"{request.role} {request.name}, {request.uses} uses",
         )
         transaction.add_audit(note.entry(DONE))
-    return made
+    return text, stored
 
 
-def _show(made: MadeToken, fingerprint: str, join_at: str, as_json: bool) -> None:
-    until = datetime.fromtimestamp(made.stored.expires_at_ms / 1000, UTC)
+def _show(text: str, stored: StoredToken, fingerprint: str, join_at: str, as_json: bool) -> None:
+    until = datetime.fromtimestamp(stored.expires_at_ms / 1000, UTC)
     document = {
-        "token": made.text,
-        "token_id": made.stored.token_id,
+        "token": text,
+        "token_id": stored.token_id,
         "fingerprint": fingerprint,
         "expires_at": f"{until:%Y-%m-%dT%H:%M:%SZ}",
         "join_address": join_at or None,
     }
-    text = (
-        f"{made.text}\nid {made.stored.token_id}, valid until  {document['expires_at']}\n"
-        f"authority {fingerprint}"
-    )
+    shown = f"{text}\nid {stored.token_id}, valid until  {document['expires_at']}\nauthority {fingerprint}"
     if join_at:
-        verb = "assay-agent join" if made.stored.role is Role.AGENT else "assay lab login"
-        text += f"\n{verb} {join_at} --token TOKEN"
-    show(document, text, as_json=as_json)
+        verb = "assay-agent join" if stored.role is Role.AGENT else "assay lab login"
+        shown += f"\n{verb} {join_at} --token TOKEN"
+    show(document, shown, as_json=as_json)

@@ -8,11 +8,13 @@ from __future__ import annotations
 import datetime
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
-from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 
 from assay_core.identity.certificates import certificate_der, certified_identity, read_request
 from assay_core.identity.keys import public_key_hash
+from assay_core.identity.roles import IdentityKind
 from assay_core.records.identity import (
     Identities,
     IdentitiesAsked,
@@ -35,10 +37,14 @@ from assay_server.access.audit import note_subject
 from assay_server.access.caller import current_caller
 from assay_server.access.directory import IdentityDirectory
 from assay_server.clock import wall_ms
-from assay_server.identity.admission import admission, holder_of_expired, require_own_key, whom_to_admit
+from assay_server.identity.admission import (
+    holder_of_expired,
+    make_token,
+    require_own_key,
+    usable_token,
+    whom_to_admit,
+)
 from assay_server.identity.authority import Authority
-from assay_server.identity.revoking import revoke, withdraw_key
-from assay_server.identity.tokens import make_token, use_up
 from assay_server.store.people import Identity, StoredCertificate
 from assay_server.store.sql import MetadataStore, SqlTransaction
 
@@ -91,19 +97,18 @@ class Enrolment:
         Raises NotIdentifiedError for a token that is not good, NotPermittedError for an identity that is
         another's, ParameterError for a request that cannot be read.
         """
-        request = read_request(joiner.certificate_request)
-        key_hash = public_key_hash(request.public_key())
-        now_ms = self._now_ms()
+        key = read_request(joiner.certificate_request).public_key()
+        key_hash, now_ms = public_key_hash(key), self._now_ms()
         with self._metadata.snapshot() as read:
             # Strangers with a bad token do not get as far as the lock of those who write.
-            admission(read, joiner, key_hash, now_ms)
+            usable_token(read, joiner, key_hash, now_ms)
         with self._metadata.transaction() as store:
-            admitted = admission(store, joiner, key_hash, now_ms)
-            token, identity = admitted.token, whom_to_admit(store, admitted, joiner, key_hash, now_ms)
+            token, again_as = usable_token(store, joiner, key_hash, now_ms)
+            identity = whom_to_admit(store, token, joiner, key_hash, now_ms, again_as=again_as)
             store.put_identity(identity)
-            certificate = self._issue(store, identity, request, now_ms, token.token_id)
-            if not admitted.again_as:
-                use_up(store, token)
+            certificate = self._issue(store, identity, key, now_ms, token.token_id)
+            if not again_as:
+                store.put_join_token(replace(token, uses_left=token.uses_left - 1))
             whom = f"{identity.kind} {identity.name} ({identity.identity_id})"
             note_subject(whom, f"{identity.role}, with token {token.token_id}")
         self._directory.refresh()
@@ -118,9 +123,8 @@ class Enrolment:
             raise NotIdentifiedError(
                 "renewal", "the caller has no certificate to renew", "connect with a certificate"
             )
-        request = read_request(renewal.certificate_request)
-        key_hash = public_key_hash(request.public_key())
-        now_ms = self._now_ms()
+        key = read_request(renewal.certificate_request).public_key()
+        key_hash, now_ms = public_key_hash(key), self._now_ms()
         with self._metadata.transaction() as store:
             identity = store.identity(caller.identity_id)
             if identity is None or identity.revoked_at_ms:
@@ -129,7 +133,7 @@ class Enrolment:
                 )
             require_own_key(store, identity, key_hash)
             self._require_seldom(store, identity, key_hash, now_ms)
-            certificate = self._issue(store, identity, request, now_ms)
+            certificate = self._issue(store, identity, key, now_ms)
         return Renewed(certificate)
 
     def renew_expired(self, renewal: RenewalAsked) -> Renewed:
@@ -139,16 +143,15 @@ class Enrolment:
         NotIdentifiedError for a key without such a certificate of the identity, NotPermittedError for a
         revoked one, ParameterError for a request that cannot be read.
         """
-        request = read_request(renewal.certificate_request)
-        key_hash = public_key_hash(request.public_key())
-        now_ms = self._now_ms()
+        key = read_request(renewal.certificate_request).public_key()
+        key_hash, now_ms = public_key_hash(key), self._now_ms()
         with self._metadata.snapshot() as read:
             # Strangers do not get as far as the lock of those who write.
             holder_of_expired(read, renewal.identity_id, key_hash, now_ms, self._grace)
         with self._metadata.transaction() as store:
             identity = holder_of_expired(store, renewal.identity_id, key_hash, now_ms, self._grace)
             self._require_seldom(store, identity, key_hash, now_ms)
-            certificate = self._issue(store, identity, request, now_ms)
+            certificate = self._issue(store, identity, key, now_ms)
             note_subject(
                 f"{identity.kind} {identity.name} ({identity.identity_id})", "after its certificate expired"
             )
@@ -179,17 +182,9 @@ class Enrolment:
         """A new join token; only its hash is kept."""
         authority = self._authority
         with self._metadata.transaction() as store:
-            made = make_token(store, authority, request, self._now_ms())
-            stored = made.stored
+            text, stored = make_token(store, authority, request, self._now_ms())
             note_subject(f"token {stored.token_id}", f"{stored.role} {stored.name}, {stored.uses_left} uses")
-        return TokenMade(
-            made.text,
-            stored.token_id,
-            authority.fingerprint,
-            stored.expires_at_ms,
-            self.join_port,
-            self.join_address,
-        )
+        return TokenMade.like(stored, self, token=text, fingerprint=authority.fingerprint)
 
     def revoke(self, request: NamedForRevocation) -> Revoked:
         """Withdraw a token, an identity, or the certificates of one key; raises ParameterError.
@@ -253,13 +248,11 @@ class Enrolment:
         self,
         store: SqlTransaction,
         identity: Identity,
-        request: x509.CertificateSigningRequest,
+        key: CertificatePublicKeyTypes,
         now_ms: int,
         token_id: str = "",
     ) -> bytes:
         """A certificate (DER) for an identity, recorded."""
-        key = request.public_key()
-        key_hash = public_key_hash(key)
         now = datetime.datetime.fromtimestamp(now_ms / 1000, datetime.UTC)
         certificate = self._authority.issue(key, identity.kind, identity.identity_id, self._validity, now)  # type: ignore[arg-type]
         for old in store.certificates(identity.identity_id):
@@ -268,7 +261,96 @@ class Enrolment:
         issued = certified_identity(certificate)
         store.put_certificate(
             StoredCertificate(
-                issued.serial, identity.identity_id, key_hash, now_ms, issued.not_after_ms, token_id
+                issued.serial,
+                identity.identity_id,
+                public_key_hash(key),
+                now_ms,
+                issued.not_after_ms,
+                token_id,
             )
         )
         return certificate_der(certificate)
+
+
+def revoke(store: SqlTransaction, request: NamedForRevocation, now_ms: int) -> Revoked:
+    """Revoke what is named, and say with which open tokens it has joined: with them it would come back.
+
+    With ``request.tokens`` they are withdrawn, too. Raises ParameterError.
+    """
+    revoked, joined_with = _revoke(store, request.subject, now_ms)
+    used = {each.token_id for each in joined_with}
+    tokens = [
+        each
+        for each in store.join_tokens()
+        if each.token_id in used and each.uses_left > 0 and each.expires_at_ms > now_ms
+    ]
+    if request.tokens:
+        for each in tokens:
+            store.put_join_token(replace(each, uses_left=0))
+    names = tuple(each.token_id for each in tokens)
+    return replace(revoked, tokens=names, tokens_withdrawn=request.tokens)
+
+
+def withdraw_key(store: SqlTransaction, serial: str, now_ms: int) -> list[StoredCertificate]:
+    """Withdraw every certificate of the key of one, by its serial number; returns those withdrawn, maybe [].
+
+    One key has several certificates, by renewal: whoever has the key has them all.
+    """
+    everything = store.certificates()
+    certificate = next((each for each in everything if each.serial == serial), None)
+    if certificate is None:
+        return []
+    whose = (certificate.identity_id, certificate.public_key_hash)
+    of_the_key = [each for each in everything if (each.identity_id, each.public_key_hash) == whose]
+    for each in of_the_key:
+        store.put_certificate(replace(each, withdrawn_at_ms=each.withdrawn_at_ms or now_ms))
+    return of_the_key
+
+
+def _revoke(store: SqlTransaction, subject: str, now_ms: int) -> tuple[Revoked, list[StoredCertificate]]:
+    """What was revoked, with its certificates.
+
+    Ids come before names: agents choose their names, and one could be another's id.
+    """
+    token = next((each for each in store.join_tokens() if each.token_id == subject), None)
+    if token is not None:
+        store.put_join_token(replace(token, uses_left=0))
+        return Revoked("token", token.token_id, token.name), []
+    identity = store.identity(subject)
+    if identity is not None:
+        return _revoke_identity(store, identity, now_ms)
+    serial = subject.lower()
+    of_the_key = withdraw_key(store, serial, now_ms)
+    if not of_the_key:
+        return _revoke_identity(store, _only_one_named(store, subject), now_ms)
+    owner = store.identity(of_the_key[0].identity_id)
+    return Revoked("certificate", serial, owner.name if owner is not None else ""), of_the_key
+
+
+def _revoke_identity(
+    store: SqlTransaction, identity: Identity, now_ms: int
+) -> tuple[Revoked, list[StoredCertificate]]:
+    """Revoke it; a person's open tokens go too, or they would come back as somebody new."""
+    store.put_identity(replace(identity, revoked_at_ms=identity.revoked_at_ms or now_ms))
+    if identity.kind is IdentityKind.PERSON:
+        for token in store.join_tokens():
+            if token.role.kind is IdentityKind.PERSON and token.name == identity.name and token.uses_left:
+                store.put_join_token(replace(token, uses_left=0))
+    revoked = Revoked("identity", identity.identity_id, identity.name)
+    return revoked, store.certificates(identity.identity_id)
+
+
+def _only_one_named(store: SqlTransaction, name: str) -> Identity:
+    """The identity with a name, one that was not revoked first; raises ParameterError."""
+    named = [each for each in store.identities() if name and each.name == name]
+    named = [each for each in named if not each.revoked_at_ms] or named
+    if len(named) > 1:
+        listed = ", ".join(each.identity_id for each in named)
+        raise ParameterError(name, f"{len(named)} identities have this name: {listed}", "give an id")
+    if not named:
+        raise ParameterError(
+            name[:80],
+            "it is no identity, token or certificate of this server",
+            "list them with: assay admin identities",
+        )
+    return named[0]

@@ -27,7 +27,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from assay_core.files.sockets import address_taken
 from assay_sampling.errors import ParameterError
-from assay_server.identity.server_certificate import ServerCertificate
+from assay_server.identity.identified import ServerCertificate
 from assay_server.places import WebPlace
 
 _log = logging.getLogger(__name__)

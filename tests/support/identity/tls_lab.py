@@ -17,8 +17,8 @@ from assay_core.identity.roles import Role
 from assay_core.records.identity import TokenAsked
 from assay_server.app import Server
 from assay_server.clock import wall_ms
+from assay_server.identity.admission import make_token
 from assay_server.identity.authority import Authority, read_authority
-from assay_server.identity.tokens import make_token
 from assay_server.store.sqlite import SqliteStore
 
 
@@ -49,9 +49,9 @@ def token_of(server: Server, role: Role, name: str = "", **asked: Any) -> str:
     store = SqliteStore(server.settings.state_dir / "metadata.sqlite")
     try:
         with store.transaction() as transaction:
-            return make_token(
-                transaction, authority_of(server), TokenAsked(role, name, **asked), wall_ms()
-            ).text
+            return make_token(transaction, authority_of(server), TokenAsked(role, name, **asked), wall_ms())[
+                0
+            ]
     finally:
         store.close()
 

@@ -25,8 +25,8 @@ from assay_core.identity.roles import Role
 from assay_core.records.identity import TokenAsked
 from assay_core.server_address import parse_address
 from assay_server.clock import wall_ms
+from assay_server.identity.admission import make_token
 from assay_server.identity.authority import Authority, write_authority
-from assay_server.identity.tokens import make_token
 from assay_server.store.sqlite import SqliteStore
 from tests.support.identity.authorities import DAY, made_authority, made_credentials, now
 from tests.support.machine.strangers import allow_files
@@ -140,7 +140,7 @@ class OpenServer:
         store = SqliteStore(self._folder / "state" / "metadata.sqlite")
         try:
             with store.transaction() as transaction:
-                token = make_token(transaction, self.authority, TokenAsked(Role.VIEWER, name), wall_ms()).text
+                token = make_token(transaction, self.authority, TokenAsked(Role.VIEWER, name), wall_ms())[0]
         finally:
             store.close()
         return join(self.addresses["join"], token, name=name)[0]
