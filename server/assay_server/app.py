@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from assay_core.metrics.endpoint import MetricsEndpoint
+from assay_core.server_address import ServerAddress
 from assay_core.settings.reloading import reloaded
 from assay_server.access.audit import AuditedStore, AuditLog
 from assay_server.access.directory import IdentityDirectory
@@ -33,7 +34,7 @@ from assay_server.clock import Clock, SteadyClock
 from assay_server.config import ServerSettings, check_listen_address
 from assay_server.database.opening import asked_database, number_of_state
 from assay_server.database.state_notes import noted_records
-from assay_server.identity.identified import Identified, identified
+from assay_server.identity.identified import identified
 from assay_server.limits import (
     DEFAULT_LIMITS,
     Limits,
@@ -152,7 +153,7 @@ class Server:
         return self._stopped.wait(seconds)
 
     def _start(self, resources: contextlib.ExitStack) -> None:
-        settings = self.settings
+        settings, limits = self.settings, self._limits
         database, records = self._opened(resources)
         self.writability = writability = WritabilityWatch(settings.state_dir, self._writable)
         metadata = AuditedStore(database)
@@ -162,34 +163,46 @@ class Server:
         self.metrics.watch(coordinator, lambda: analyses.running)
         publisher, requests = Publisher(coordinator), RequestRunner(coordinator)
         so_far = ProvisionalReports(coordinator, analyses.submit)
-        shared_by = database if self._is_shared else None
-        handlers = self._handlers(
-            coordinator,
-            publisher,
-            resources,
-            campaigns=CampaignHandler(coordinator, self._limits.queries, requests, so_far),
-            identified=identified(settings, metadata, access.directory, shared_by=shared_by),
+        ingest, heartbeats = Ingest(coordinator), Heartbeats(coordinator)
+        resources.callback(ingest.close)
+        resources.callback(heartbeats.close)
+        handlers = Handlers(
+            agents=AgentHandler(coordinator, publisher, heartbeats, settings.heartbeat_ms, limits.agents),
+            archives=ArchiveHandler(coordinator, folder_of_records(settings.state_dir)),
+            budgets=BudgetHandler(coordinator),
+            bundles=BundleHandler(coordinator),
+            campaigns=CampaignHandler(coordinator, limits.queries, requests, so_far),
+            identified=identified(
+                settings, metadata, access.directory, shared_by=database if self._is_shared else None
+            ),
+            ingest=ingest,
+            lab=LabHandler(coordinator, limits.queries),
             people=PeopleHandler(metadata, access.directory),
+            published=PublishedHandler(coordinator, limits.queries),
         )
         if settings.web_place is not None:
             # Its libraries are needed only here.
             from assay_server.web.page import LivePage  # noqa: PLC0415
 
             self.page = LivePage(
-                settings.web_place, coordinator, handlers, access, limits=self._limits, reports=so_far
+                settings.web_place, coordinator, handlers, access, limits=limits, reports=so_far
             )
             handlers = replace(handlers, web_link=self.page.link)
-        self.rpc = server = RpcServer(
-            [check_listen_address(address) for address in settings.listen],
+        self.rpc = RpcServer(
+            _addresses(settings),
             handlers,
             access,
-            limits=self._limits,
+            limits=limits,
             metrics=self.metrics,
             socket_group=settings.socket_group,
         )
-        resources.callback(server.stop)
+        resources.callback(self.rpc.stop)
         resources.callback(requests.close)  # first: the server waits for requests that are being answered
-        self._listen(server, resources)
+        self.addresses, self.joins = self.rpc.start(), self.rpc.joins
+        if self.joins:
+            resources.enter_context(address_file(settings.state_dir / "join-address", self.joins))
+        # The last of them: who waits for it finds everything else in place.
+        resources.enter_context(address_file(settings.state_dir / "address", self.addresses))
         resources.enter_context(
             upkeep(
                 coordinator,
@@ -233,11 +246,13 @@ class Server:
     @contextlib.contextmanager
     def _standing_by(self) -> Iterator[None]:
         """Answer probes and tell metrics while the block waits for the lead."""
-        listen = [check_listen_address(address) for address in self.settings.listen]
-        endpoint = MetricsEndpoint(self.metrics.registry)
-        with answering_not_serving(listen, self.settings.socket_group), contextlib.closing(endpoint):
+        settings, endpoint = self.settings, MetricsEndpoint(self.metrics.registry)
+        with (
+            answering_not_serving(_addresses(settings), settings.socket_group),
+            contextlib.closing(endpoint),
+        ):
             self.metrics.standing_by.set(1)
-            endpoint.serve(self.settings.metrics_place)
+            endpoint.serve(settings.metrics_place)
             yield
             self.metrics.standing_by.set(0)
 
@@ -270,43 +285,6 @@ class Server:
         )
         recover(coordinator)
         return coordinator
-
-    def _handlers(
-        self,
-        coordinator: Coordinator,
-        publisher: Publisher,
-        resources: contextlib.ExitStack,
-        *,
-        campaigns: CampaignHandler,
-        identified: Identified,
-        people: PeopleHandler,
-    ) -> Handlers:
-        ingest, heartbeats = Ingest(coordinator), Heartbeats(coordinator)
-        resources.callback(ingest.close)
-        resources.callback(heartbeats.close)
-        limits, heartbeat_ms = self._limits, self.settings.heartbeat_ms
-        folder = folder_of_records(self.settings.state_dir)
-        return Handlers(
-            agents=AgentHandler(coordinator, publisher, heartbeats, heartbeat_ms, limits.agents),
-            archives=ArchiveHandler(coordinator, folder),
-            budgets=BudgetHandler(coordinator),
-            bundles=BundleHandler(coordinator),
-            campaigns=campaigns,
-            identified=identified,
-            ingest=ingest,
-            lab=LabHandler(coordinator, limits.queries),
-            people=people,
-            published=PublishedHandler(coordinator, limits.queries),
-        )
-
-    def _listen(self, server: RpcServer, resources: contextlib.ExitStack) -> None:
-        state = self.settings.state_dir
-        self.addresses = server.start()
-        self.joins = server.joins
-        if self.joins:
-            resources.enter_context(address_file(state / "join-address", self.joins))
-        # The last of them: who waits for it finds everything else in place.
-        resources.enter_context(address_file(state / "address", self.addresses))
 
     def _serve_metrics(self, resources: contextlib.ExitStack) -> None:
         self._endpoint = endpoint = MetricsEndpoint(self.metrics.registry)
@@ -348,6 +326,10 @@ class Server:
         analyses = Analyses(coordinator, make_executor, self.metrics.analysed, starter)
         resources.callback(analyses.close)
         return analyses
+
+
+def _addresses(settings: ServerSettings) -> list[ServerAddress]:
+    return [check_listen_address(address) for address in settings.listen]
 
 
 def _policy(settings: ServerSettings) -> SchedulePolicy:

@@ -59,13 +59,13 @@ class Note:
 
     def entry(self, outcome: str, detail: str = "") -> AuditEntry:
         caller = self.caller
+        who = dict.fromkeys(("identity_id", "name", "role", "how"), "")
+        if caller is not None:
+            who = {name: str(getattr(caller, name)) for name in who}
         return AuditEntry(
             entry_id=0,
             at_ms=wall_ms(),
-            identity_id="" if caller is None else caller.identity_id,
-            name="" if caller is None else caller.name,
-            role="" if caller is None else str(caller.role),
-            how="" if caller is None else str(caller.how),
+            **who,
             address=self.address[:_LONGEST_TEXT],
             call=self.call,
             subject=self.subject[:_LONGEST_TEXT],

@@ -64,6 +64,8 @@ class Rule:
         return self.names_campaign and bool(self.own_campaign or not sight_of(caller).everything)
 
 
+_NOT_NAMED = Rule(frozenset())
+
 RULES: Mapping[str, Rule] = {
     "assay.v1.AgentService/Register": Rule(_AGENTS, sender="agent_id"),
     "assay.v1.AgentService/Heartbeat": Rule(_AGENTS, sender="agent_id", audited=False),
@@ -115,15 +117,18 @@ def services() -> frozenset[str]:
     return frozenset(call.partition("/")[0] for call in RULES)
 
 
-def rule_of(method: str) -> Rule | None:
-    """The rule for a call, named as gRPC names it (``/package.Service/Method``); None: it is denied."""
-    return RULES.get(method.removeprefix("/"))
+def rule_of(method: str) -> Rule:
+    """The rule for a call, named as gRPC names it (``/package.Service/Method``).
+
+    What the table does not name is denied, and audited.
+    """
+    return RULES.get(method.removeprefix("/"), _NOT_NAMED)
 
 
-def require_allowed(rule: Rule | None, caller: Caller, method: str) -> None:
+def require_allowed(rule: Rule, caller: Caller, method: str) -> None:
     """Raises NotPermittedError unless the caller may make this call."""
     call = method.rpartition("/")[2]
-    if rule is None:
+    if rule is _NOT_NAMED:
         raise NotPermittedError(
             f"call {call}", "the server's table of calls and roles does not name it", "report this as a bug"
         )
@@ -149,26 +154,10 @@ def require_own_sender(rule: Rule, caller: Caller, message: Any) -> None:
         )
 
 
-def campaign_named(rule: Rule, message: Any) -> str:
-    """The campaign that a request is about; "" if it names none."""
-    return _field(message, rule.own_campaign or rule.seen_campaign) or ""
-
-
-def run_named(rule: Rule, message: Any) -> str:
-    """The run that a request is about, if its rule asks for it; "" if not."""
-    return _field(message, rule.seen_run) or ""
-
-
-def require_own(rule: Rule, caller: Caller, campaign_id: str, owner: str) -> None:
-    """Raises NotPermittedError if only owners may make this call and the campaign is not the caller's."""
-    if not rule.own_campaign or caller.is_owner or caller.role is not Role.SUBMITTER:
-        return
-    if owner != caller.identity_id:
-        raise NotPermittedError(
-            f"campaign {campaign_id}",
-            f"it is not {caller.name or caller.identity_id}'s, and a submitter acts on their own campaigns",
-            "ask its owner, or an operator",
-        )
+def campaign_and_run(rule: Rule, message: Any) -> tuple[str, str]:
+    """The campaign and the run that a request is about, as far as its rule asks for them; "" else."""
+    campaign_id = _field(message, rule.own_campaign or rule.seen_campaign)
+    return campaign_id or "", _field(message, rule.seen_run) or ""
 
 
 def _field(message: Any, path: str) -> str | None:

@@ -21,6 +21,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import DecodeError
 
+from assay_core.identity.roles import Role
 from assay_core.program_log import log_about_from_now
 from assay_sampling.errors import AssayError, NotIdentifiedError, NotPermittedError, ParameterError
 from assay_server.access.audit import (
@@ -45,12 +46,10 @@ from assay_server.access.directory import IdentityDirectory
 from assay_server.access.rights import sight_of
 from assay_server.access.table import (
     Rule,
-    campaign_named,
+    campaign_and_run,
     require_allowed,
-    require_own,
     require_own_sender,
     rule_of,
-    run_named,
 )
 from assay_server.campaigns.errors import unknown_campaign, unknown_run
 from assay_server.limits import BAD_REQUESTS_LOGGED_PER_MINUTE
@@ -179,10 +178,10 @@ class Access:
 
 @dataclass(frozen=True)
 class _Call:
-    """What is the same each time a method is called; ``rule`` None: the table does not name it."""
+    """What is the same each time a method is called."""
 
     method: str
-    rule: Rule | None
+    rule: Rule
     handler: Any
 
     @property
@@ -235,10 +234,9 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
     async def _admitted(self, call: _Call, context: Context) -> Caller | None:
         """The caller, if it may make this call, else an error; None: anybody may."""
-        is_open = call.rule is not None and call.rule.open
-        if is_open != self._joining:
-            raise _other_listener(call, is_open)
-        if is_open:
+        if call.rule.open != self._joining:
+            raise _other_listener(call)
+        if call.rule.open:
             return None
         peer = _peer_of(context)
         if is_in_memory(self._access.directory, peer):
@@ -285,26 +283,23 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     async def _check_claims(self, message: Any, call: _Call, caller: Caller | None) -> None:
         """Raises NotPermittedError if the message claims what is not the caller's, and UnknownThingError if
         it is about a campaign that the caller may not know of."""
-        rule = call.rule
-        if caller is None or rule is None:
+        if caller is None:
             return
-        require_own_sender(rule, caller, message)
-        if rule.looks_at_campaign(caller):
-            about = campaign_named(rule, message), run_named(rule, message)
-            await asyncio.to_thread(require_belonging, self._access.metadata, rule, caller, *about)
+        require_own_sender(call.rule, caller, message)
+        if call.rule.looks_at_campaign(caller):
+            about = campaign_and_run(call.rule, message)
+            await asyncio.to_thread(require_belonging, self._access.metadata, call.rule, caller, *about)
 
     async def _recheck(self, call: _Call, context: Context, before: Caller) -> None:
         """Raises if a call's caller may no longer make it, or may know of other campaigns than before."""
         sight = sight_of(await self._admitted(call, context))
-        if call.rule is None or not call.rule.names_campaign or sight.everything:
-            return
-        if sight != sight_of(before):
+        if call.rule.names_campaign and not sight.everything and sight != sight_of(before):
             cause = "its caller's role or project was changed"
             raise NotPermittedError(f"call {call.name}", cause, "call again")
 
     @contextlib.asynccontextmanager
     async def _audited(self, call: _Call, context: Context) -> AsyncIterator[None]:
-        if call.rule is not None and not call.rule.audited:
+        if not call.rule.audited:
             yield
             return
         note = begin_note(call.name, str(context.peer()))
@@ -331,9 +326,9 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         await asyncio.shield(end)
 
 
-def _other_listener(call: _Call, is_open: bool) -> AssayError:
+def _other_listener(call: _Call) -> AssayError:
     subject = f"call {call.name}"
-    if is_open:
+    if call.rule.open:
         cause, remedy = "it is answered only where people and agents join", "use the server's --join address"
         return NotPermittedError(subject, cause, remedy)
     cause, remedy = "nobody is known where people and agents join", "use the server's --listen address"
@@ -348,6 +343,8 @@ def require_belonging(
     Raises UnknownThingError for one that the caller may not know of, and NotPermittedError for one that is
     not a submitter's own, where the rule asks for that.
     """
+    if not rule.looks_at_campaign(caller):
+        return
     with metadata.snapshot() as store:
         campaign_id = (store.campaign_of(run_id) or "") if run_id else campaign_id
         whose = store.belongs_to(campaign_id)
@@ -355,8 +352,13 @@ def require_belonging(
     # What does not exist is refused here, too: a handler may first find another fault of the request.
     if not sight.everything and (whose is None or not sight.sees(whose)):
         raise unknown_run(run_id) if rule.seen_run else unknown_campaign(campaign_id)
-    if whose is not None:
-        require_own(rule, caller, campaign_id, whose.owner)
+    must_own = rule.own_campaign and not caller.is_owner and caller.role is Role.SUBMITTER
+    if must_own and whose is not None and whose.owner != caller.identity_id:
+        raise NotPermittedError(
+            f"campaign {campaign_id}",
+            f"it is not {caller.name or caller.identity_id}'s, and a submitter acts on their own campaigns",
+            "ask its owner, or an operator",
+        )
 
 
 def _peer_of(context: Context) -> Peer:

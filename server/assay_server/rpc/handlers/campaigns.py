@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from assay_core.files.durable import storage_errors
@@ -35,13 +35,13 @@ from assay_server.rpc.handlers.statuses import (
     StatusBoard,
     attempt_detail,
     campaign_status,
-    run_status,
     seen_runs,
     set_aside,
     slot_rests,
 )
 from assay_server.store.model import Campaign
-from assay_server.store.overviews import EVERY_RUN, RunFilter
+from assay_server.store.overviews import EVERY_RUN, RunFilter, RunOverview
+from assay_server.store.sql import SqlTransaction
 
 _CHUNK_BYTES = 1 << 20
 
@@ -59,9 +59,8 @@ class CampaignHandler:
         requests: RequestRunner | None = None,
         so_far: Callable[[str], Pages | None] = lambda campaign_id: None,
     ) -> None:
-        self._coordinator = coordinator
+        self._coordinator, self._limits = coordinator, limits
         self._requests = requests or RequestRunner(coordinator)
-        self._limits = limits
         self._report_so_far = so_far
         self._board = StatusBoard(coordinator)
 
@@ -123,16 +122,23 @@ class CampaignHandler:
             overviews = store.run_overviews(
                 campaign.campaign_id, first=max(0, request.first), most=max(1, most), chosen=chosen
             )
-            agents = store.agents()
-            runs = [overview.run for overview in overviews]
-            line = self._coordinator.line(store, campaign, runs)
-        open_runs = runs if campaign.state is CampaignState.RUNNING else []
-        lab = Lab(agents, self._coordinator.clock.now_ms(), self._coordinator.resting())
+            runs = self._run_statuses(store, campaign, overviews, campaign.state is CampaignState.RUNNING)
+        return self._board.status(request.campaign_id), runs
+
+    def _run_statuses(
+        self, store: SqlTransaction, campaign: Campaign, overviews: Sequence[RunOverview], may_wait: bool
+    ) -> list[RunStatus]:
+        """Runs of a campaign; if it may have waiting ones, with what each waits for."""
+        runs = [overview.run for overview in overviews]
+        line = self._coordinator.line(store, campaign, runs)
+        lab = Lab(store.agents(), self._coordinator.clock.now_ms(), self._coordinator.resting())
         # Only runs whose light run decides their slices have none.
         unsliced = {each.run.run_id for each in overviews if not each.slices}
-        waiting = told_reasons(open_runs, lab, line, campaign.paused, unsliced)
-        status = self._board.status(request.campaign_id)
-        return status, [run_status(each, waiting.get(each.run.run_id)) for each in overviews]
+        reasons = told_reasons(runs if may_wait else [], lab, line, campaign.paused, unsliced)
+        texts = {run_id: reason.text for run_id, reason in reasons.items()}
+        return [
+            RunStatus.like(each, each.run, waiting_for=texts.get(each.run.run_id, "")) for each in overviews
+        ]
 
     def cancel(self, request: NamedCampaign) -> CampaignStatus:
         self._requests.ask(RunsAction.CANCEL, RunsRequest(request.campaign_id))
@@ -158,27 +164,34 @@ class CampaignHandler:
             run = store.run(request.run_id)
             if run is None:
                 raise unknown_run(request.run_id)
-            [overview] = store.run_overviews(run.campaign_id, run.run_id)
-            attempts = store.attempts(run.run_id)
-            slices = store.slices(run.run_id)
-            agents = store.agents()
             campaign = known_campaign(store.campaign(run.campaign_id), run.campaign_id)
-            line = self._coordinator.line(store, campaign, [run])
-        lab = Lab(agents, self._coordinator.clock.now_ms(), self._coordinator.resting())
-        waiting = told_reasons([run], lab, line, campaign.paused, [] if slices else [run.run_id])
+            overviews = store.run_overviews(run.campaign_id, run.run_id)
+            [status] = self._run_statuses(store, campaign, overviews, may_wait=True)
+            attempts, slices = store.attempts(run.run_id), store.slices(run.run_id)
         return RunDetail(
-            run=run_status(overview, waiting.get(run.run_id)),
+            run=status,
             attempts=tuple(attempt_detail(attempt) for attempt in attempts),
             files=tuple(f"records/{piece.file}" for piece in slices if piece.file),
         )
 
     def report(self, request: ReportRequest) -> Iterator[ReportChunk]:
-        """The report in chunks, then which of its records changed; raises CampaignError without a report."""
+        """The report in chunks, then which of its records changed; without one, the report of what is there.
+
+        Raises CampaignError if the campaign has no data yet.
+        """
         path = self._coordinator.records.report_path(request.campaign_id or "-", request.form)
         with self._coordinator.snapshot() as store:
             campaign = known_campaign(store.campaign(request.campaign_id), request.campaign_id)
         if not campaign.has_report:
-            yield from self._so_far(campaign, request)
+            # An analysing campaign has its report in a moment, and a failed one says why it has none.
+            unfinished = campaign.state in (CampaignState.RUNNING, CampaignState.CANCELLED)
+            pages = self._report_so_far(campaign.campaign_id) if unfinished else None
+            if pages is None:
+                raise _no_report(campaign)
+            document, page, _ = pages
+            data = page if request.form == "html" else document
+            for start in range(0, len(data), _CHUNK_BYTES):
+                yield ReportChunk(data[start : start + _CHUNK_BYTES])
             return
         with storage_errors(path), path.open("rb") as file:
             while data := file.read(_CHUNK_BYTES):
@@ -186,20 +199,6 @@ class CampaignHandler:
         changed = changed_files(self._coordinator, campaign.campaign_id)
         if changed:
             yield ReportChunk(changed=tuple(changed))
-
-    def _so_far(self, campaign: Campaign, request: ReportRequest) -> Iterator[ReportChunk]:
-        """The report of what is there, in chunks; raises CampaignError if the campaign has no data yet."""
-        pages = self._report_so_far(campaign.campaign_id) if campaign.state in _UNFINISHED else None
-        if pages is None:
-            raise _no_report(campaign)
-        document, page, _ = pages
-        data = page if request.form == "html" else document
-        for start in range(0, len(data), _CHUNK_BYTES):
-            yield ReportChunk(data[start : start + _CHUNK_BYTES])
-
-
-# An analysing campaign has its report in a moment, and a failed one says why it has none.
-_UNFINISHED = (CampaignState.RUNNING, CampaignState.CANCELLED)
 
 
 def _no_report(campaign: Campaign) -> NotYetError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from assay_core.files.durable import storage_errors
 from assay_core.records.archive import (
@@ -19,22 +19,8 @@ from assay_server.campaigns.errors import UnknownThingError, known_campaign
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.limits import QueryLimits
 from assay_server.rpc.handlers.launches import after, launch_parts, published_files
-from assay_server.store.model import Run, Slice
 
 _CHUNK_BYTES = 1 << 20
-
-
-def told_name(piece: Slice) -> str:
-    """The name of a published file for people: wherever it is kept, and under which name."""
-    return f"{piece.run_id}/slice-{piece.index:05d}.parquet"
-
-
-def _files_of(run: Run, slices: Iterable[Slice]) -> Iterator[RecordFile]:
-    """The published files of a run."""
-    for piece in slices:
-        if piece.file:
-            name = told_name(piece)
-            yield RecordFile.like(piece, run, slice=piece.index, file=name, bytes=piece.file_bytes)
 
 
 class PublishedHandler:
@@ -55,7 +41,18 @@ class PublishedHandler:
             for place, run in enumerate(runs):
                 if place == most or len(files) >= self._limits.records_page_files:
                     return RecordsPage(tuple(files), run.ordinal)
-                files += _files_of(run, store.slices(run.run_id))
+                # People know a file by this name, wherever and under which name it is kept.
+                files += [
+                    RecordFile.like(
+                        piece,
+                        run,
+                        slice=piece.index,
+                        file=f"{piece.run_id}/slice-{piece.index:05d}.parquet",
+                        bytes=piece.file_bytes,
+                    )
+                    for piece in store.slices(run.run_id)
+                    if piece.file
+                ]
         return RecordsPage(tuple(files), 0)
 
     def read(self, request: RecordWanted) -> Iterator[RecordsChunk]:

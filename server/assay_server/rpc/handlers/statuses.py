@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from assay_core.records.campaign import (
     AttemptState,
@@ -17,7 +18,6 @@ from assay_core.records.campaign import (
     CampaignStatus,
     Estimate,
     RunState,
-    RunStatus,
     SetAside,
     SlotRest,
     WaitingRuns,
@@ -27,9 +27,9 @@ from assay_server.campaigns.errors import known_campaign
 from assay_server.campaigns.planning.forecast import Analysed, Elsewhere, estimate, estimate_of_analysis
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.resting import Rest
-from assay_server.campaigns.scheduling.waiting import Lab, Reason, slots_by_gpu, told_reasons, waiting_alike
+from assay_server.campaigns.scheduling.waiting import Lab, slots_by_gpu, told_reasons, waiting_alike
 from assay_server.store.model import Attempt, Campaign, Hold, Need, Run, Sight, need_of
-from assay_server.store.overviews import CampaignOverview, RunOverview, WorkloadCost
+from assay_server.store.overviews import CampaignOverview, WorkloadCost
 from assay_server.store.quarantine_files import MovedFiles
 from assay_server.store.sql import SqlTransaction
 
@@ -48,20 +48,17 @@ _MOST_KEPT = 256
 _Kind = tuple[Need, str, bool, RunState, Collection[Hold]]
 
 
-def run_status(overview: RunOverview, why: Reason | None = None) -> RunStatus:
-    """The status of a run; ``why`` it waits, where there is more to say than that others are ahead."""
-    return RunStatus.like(overview, overview.run, waiting_for="" if why is None else why.text)
-
-
 def campaign_status(
     campaign: Campaign | CampaignOverview,
     counts: Mapping[RunState, int],
     resting: tuple[SlotRest, ...] = (),
     runs_paused: int = 0,
+    **more: Any,
 ) -> CampaignStatus:
     """The status of a campaign without its runs.
 
-    ``resting``: the server's slots that rest; ``runs_paused``: runs that are paused themselves.
+    ``resting``: the server's slots that rest; ``runs_paused``: runs that are paused themselves; ``more``: the
+    other fields.
     """
     return CampaignStatus.like(
         campaign,
@@ -72,20 +69,15 @@ def campaign_status(
         runs_cancelled=counts.get(RunState.CANCELLED, 0),
         runs_paused=runs_paused,
         resting=resting if campaign.state is CampaignState.RUNNING else (),
+        **more,
     )
 
 
 def slot_rests(rests: Iterable[Rest], now_ms: int) -> tuple[SlotRest, ...]:
     """Slots that rest, and for how much longer."""
     return tuple(
-        SlotRest(
-            rest.agent_name,
-            rest.slot_id,
-            rest.failures,
-            max(0, rest.until_ms - now_ms),
-            rest.why,
-        )
-        for rest in rests
+        SlotRest(each.agent_name, each.slot_id, each.failures, max(0, each.until_ms - now_ms), each.why)
+        for each in rests
     )
 
 
@@ -189,7 +181,6 @@ class StatusBoard:
             last_ended_ms, launches = store.measured(campaign_id) if is_analysed else (0, 0)
             measured = _measured(store, campaign_id) if line.budget_left_hours <= 0 else {}
         resting = self._coordinator.resting()
-        status = campaign_status(campaign, counts, slot_rests(resting.values(), now_ms), paused)
         waiting: tuple[WaitingRuns, ...] = ()
         eta = Estimate()
         if campaign.state is CampaignState.RUNNING:
@@ -203,8 +194,11 @@ class StatusBoard:
             )
         elif campaign.state is CampaignState.ANALYSING:
             eta = estimate_of_analysis(launches, (now_ms - last_ended_ms) / 1000, earlier.analysed)
-        return replace(
-            status,
+        return campaign_status(
+            campaign,
+            counts,
+            slot_rests(resting.values(), now_ms),
+            paused,
             slices=progress.slices,
             slices_done=progress.slices_done,
             retries=progress.retries,

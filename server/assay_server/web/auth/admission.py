@@ -82,14 +82,13 @@ def call_as(
 
     Raises what the rule refuses, and what the handler raises.
     """
-    rule = rule_of(method)
 
     def answered() -> Told:
         _require(access, method, caller, campaign_id, run_id)
         return answer()
 
     with called_by(caller):
-        if rule is not None and not rule.audited:
+        if not rule_of(method).audited:
             return answered()
         note = begin_note(method.rpartition("/")[2], caller.address)
         note_caller(caller)
@@ -119,5 +118,4 @@ def may_call(access: Access, method: str, caller: Caller, campaign_id: str = "")
 def _require(access: Access, method: str, caller: Caller, campaign_id: str, run_id: str = "") -> None:
     rule = rule_of(method)
     require_allowed(rule, caller, method)
-    if rule is not None and rule.looks_at_campaign(caller):
-        require_belonging(access.metadata, rule, caller, campaign_id, run_id)
+    require_belonging(access.metadata, rule, caller, campaign_id, run_id)
