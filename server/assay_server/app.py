@@ -15,11 +15,9 @@ from assay_core.server_address import ServerAddress
 from assay_core.settings.reloading import reloaded
 from assay_server.access.audit import AuditedStore, AuditLog
 from assay_server.access.directory import IdentityDirectory
-from assay_server.access.people import PeopleHandler
 from assay_server.campaigns.analysing.analyses import Analyses
 from assay_server.campaigns.analysing.dask_workers import chosen_executors
 from assay_server.campaigns.analysing.provisional import ProvisionalReports
-from assay_server.campaigns.budgets import BudgetHandler
 from assay_server.campaigns.bundles import BundleStore
 from assay_server.campaigns.capacity import Capacity
 from assay_server.campaigns.carry_out import RequestRunner
@@ -167,17 +165,17 @@ class Server:
         resources.callback(ingest.close)
         resources.callback(heartbeats.close)
         handlers = Handlers(
+            access=access,
             agents=AgentHandler(coordinator, publisher, heartbeats, settings.heartbeat_ms, limits.agents),
             archives=ArchiveHandler(coordinator, folder_of_records(settings.state_dir)),
-            budgets=BudgetHandler(coordinator),
             bundles=BundleHandler(coordinator),
             campaigns=CampaignHandler(coordinator, limits.queries, requests, so_far),
             identified=identified(
                 settings, metadata, access.directory, shared_by=database if self._is_shared else None
             ),
+            coordinator=coordinator,
             ingest=ingest,
             lab=LabHandler(coordinator, limits.queries),
-            people=PeopleHandler(metadata, access.directory),
             published=PublishedHandler(coordinator, limits.queries),
         )
         if settings.web_place is not None:
@@ -191,7 +189,6 @@ class Server:
         self.rpc = RpcServer(
             _addresses(settings),
             handlers,
-            access,
             limits=limits,
             metrics=self.metrics,
             socket_group=settings.socket_group,

@@ -22,9 +22,9 @@ from assay_sampling.errors import ParameterError, StorageError
 from assay_server.access.audit import AuditedStore, AuditLog, begin_note, forget_note, note_subject
 from assay_server.access.caller import OWNER_ID, Caller, called_by
 from assay_server.access.directory import IdentityDirectory
-from assay_server.access.people import PeopleHandler
 from assay_server.access.rights import EVERY_PROJECT
 from assay_server.app import Server
+from assay_server.rpc.handlers.people import read_audit, set_role
 from assay_server.rpc.interceptors import Access, AccessInterceptor, answers_of
 from assay_server.store.people import Identity
 from assay_server.store.sql import MetadataStore
@@ -262,9 +262,8 @@ class TestRoles:
     def test_a_role_holds_at_once_and_is_listed(self) -> None:
         store = AuditedStore(stored(VERA, BOX))
         directory = IdentityDirectory(store)
-        people = PeopleHandler(store, directory)
         begin_note("SetRole", "unix:")
-        told = people.set_role(RoleChange("vera", Role.OPERATOR, "vision"))
+        told = set_role(store, directory, RoleChange("vera", Role.OPERATOR, "vision"))
         assert (told.identity_id, told.role, told.project) == (VERA.identity_id, Role.OPERATOR, "vision")
         now = directory.known(VERA.identity_id)
         assert now is not None and now.role is Role.OPERATOR
@@ -284,18 +283,17 @@ class TestRoles:
     def test_what_cannot_be_is_refused(self, change: RoleChange, cause: str) -> None:
         store = stored(VERA, BOX)
         with pytest.raises(ParameterError, match=cause):
-            PeopleHandler(store, IdentityDirectory(store)).set_role(change)
+            set_role(store, IdentityDirectory(store), change)
 
     def test_the_log_comes_in_pages(self) -> None:
         store = stored(VERA)
-        people = PeopleHandler(store, IdentityDirectory(store))
         log = AuditLog(store, 1, 100)
         with called_by(Caller("x", "x", Role.ADMIN)):
             for number in range(5):
                 log.end(begin_note(f"Call{number}", "x"), "done", "")
-        page = people.read_audit(AuditAsked(most=3))
+        page = read_audit(store, AuditAsked(most=3))
         assert [e.call for e in page.entries] == ["Call4", "Call3", "Call2"]
-        last = people.read_audit(AuditAsked(before=page.next, most=3))
+        last = read_audit(store, AuditAsked(before=page.next, most=3))
         assert [e.call for e in last.entries] == ["Call1", "Call0"]
         assert last.next == 0
 

@@ -19,8 +19,8 @@ from assay_sampling.errors import ParameterError
 from assay_server.access.audit import AuditedStore, begin_note
 from assay_server.access.caller import Caller, called_by
 from assay_server.app import Server
-from assay_server.campaigns.budgets import BudgetHandler
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
+from assay_server.rpc.handlers.people import budgets, set_budget
 from assay_server.store.people import Identity
 from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
@@ -57,16 +57,14 @@ def test_a_person_begins_runs_until_their_own_budget_is_used_up_else_the_servers
     own: int | None, servers: int, again: bool
 ) -> None:
     lab = made_lab(float(servers))
-    handler = BudgetHandler(lab.coordinator)
     lab.submit(*live_campaign(1, ["v100"] * 9, owner=ANN.identity_id))
     if own is not None:
-        handler.set_budget(BudgetChange("ann", float(own)))
+        set_budget(lab.coordinator, BudgetChange("ann", float(own)))
     if again:
         lab.restart()  # budgets are stored, and so is what was used
-        handler = BudgetHandler(lab.coordinator)
     expected = own if own is not None else (servers or 9)
     assert hours_taken(lab) == expected
-    [told] = handler.budgets(BudgetsAsked("ann")).people
+    [told] = budgets(lab.coordinator, BudgetsAsked("ann")).people
     assert told.used_gpu_hours == pytest.approx(expected)
     assert told.own_gpu_hours == own
     assert told.gpu_hours == (own if own is not None else servers or None)
@@ -74,14 +72,13 @@ def test_a_person_begins_runs_until_their_own_budget_is_used_up_else_the_servers
 
 def test_a_change_holds_for_the_next_lease_and_only_for_that_person() -> None:
     lab = made_lab(person_gpu_hours=2)
-    handler = BudgetHandler(lab.coordinator)
     lab.submit(*live_campaign(1, ["v100"] * 9, owner=ANN.identity_id))
     assert hours_taken(lab) == 2
-    handler.set_budget(BudgetChange("bob", 100.0))
+    set_budget(lab.coordinator, BudgetChange("bob", 100.0))
     assert hours_taken(lab) == 0
-    handler.set_budget(BudgetChange(ANN.identity_id, 5.0))
+    set_budget(lab.coordinator, BudgetChange(ANN.identity_id, 5.0))
     assert hours_taken(lab) == 3
-    handler.set_budget(BudgetChange("ann", None))
+    set_budget(lab.coordinator, BudgetChange("ann", None))
     assert hours_taken(lab) == 0, "the server's budget holds again"
     lab.clock.ms += 31 * 24 * HOUR_MS
     assert hours_taken(lab) == 2, "use of more than 30 days ago is forgotten"
@@ -89,11 +86,10 @@ def test_a_change_holds_for_the_next_lease_and_only_for_that_person() -> None:
 
 def test_operators_see_everybody_and_others_themselves() -> None:
     lab = made_lab()
-    handler = BudgetHandler(lab.coordinator)
 
     def seen(caller: Caller, who: str = "") -> list[str]:
         with called_by(caller):
-            return [each.name for each in handler.budgets(BudgetsAsked(who)).people]
+            return [each.name for each in budgets(lab.coordinator, BudgetsAsked(who)).people]
 
     assert seen(Caller("x", "x", Role.OPERATOR)) == ["ann", "bob"], "not boxes, not those who were revoked"
     assert seen(Caller(ANN.identity_id, "ann", Role.SUBMITTER, "vision")) == ["ann"]
@@ -102,9 +98,9 @@ def test_operators_see_everybody_and_others_themselves() -> None:
 
 @pytest.mark.parametrize("who", ["nobody", "box", "gone"])
 def test_only_people_whom_the_server_knows_have_budgets(who: str) -> None:
-    handler = BudgetHandler(made_lab().coordinator)
+    lab = made_lab()
     with pytest.raises(ParameterError):
-        handler.set_budget(BudgetChange(who, 1.0))
+        set_budget(lab.coordinator, BudgetChange(who, 1.0))
 
 
 @pytest.mark.parametrize("hours", [-1.0, math.nan, math.inf, 1e12])
@@ -115,10 +111,9 @@ def test_hours_that_cannot_be_are_refused(hours: float) -> None:
 
 def test_a_change_is_audited() -> None:
     lab = made_lab(store=AuditedStore(SqliteStore(None)))
-    handler = BudgetHandler(lab.coordinator)
     with called_by(Caller("x", "olga", Role.OPERATOR)):
         begin_note("SetBudget", "unix:")
-        handler.set_budget(BudgetChange("ann", 40.0))
+        set_budget(lab.coordinator, BudgetChange("ann", 40.0))
     with lab.store.snapshot() as read:
         [entry] = read.audit_entries()
     assert (entry.call, entry.subject) == ("SetBudget", f"person ann ({ANN.identity_id})")

@@ -17,7 +17,7 @@ from assay_server.access.table import services
 from assay_server.limits import DEFAULT_LIMITS, JOIN_LIMITS, CallLimits, Limits
 from assay_server.metrics.server_metrics import ServerMetrics
 from assay_server.rpc.binding import bound, group_called, places_taken
-from assay_server.rpc.interceptors import Access, AccessInterceptor, LimitsInterceptor
+from assay_server.rpc.interceptors import AccessInterceptor, LimitsInterceptor
 from assay_server.rpc.probes import HealthServicer
 from assay_server.rpc.quotas import ConcurrencyLimit, Quotas
 from assay_server.rpc.services import Handlers, add_services, services_of
@@ -39,13 +39,12 @@ class RpcServer:
         self,
         listen: Sequence[ServerAddress],
         handlers: Handlers,
-        access: Access,
         *,
         limits: Limits = DEFAULT_LIMITS,
         metrics: ServerMetrics,
         socket_group: str = "",
     ) -> None:
-        self._listen, self._handlers, self._access = listen, handlers, access
+        self._listen, self._handlers = listen, handlers
         self._limits, self._metrics = limits, metrics
         self._socket_group = group_called(socket_group) if socket_group else None
         self._callers: list[LimitsInterceptor] = []
@@ -142,7 +141,7 @@ class RpcServer:
         options = _options(limits) | (_joining_options() if joining else {})
         callers = LimitsInterceptor(self._metrics, Quotas(self._limits.callers))
         self._callers.append(callers)
-        access = AccessInterceptor(self._access, joining=joining)
+        access = AccessInterceptor(self._handlers.access, joining=joining)
         server = grpc.aio.server(
             interceptors=[callers, access],
             options=list(options.items()),

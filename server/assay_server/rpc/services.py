@@ -15,9 +15,8 @@ import grpc
 from assay_core.records import archive, campaign, identity, lab, lease, machine, runs, upload
 from assay_core.records.identity import WebLink, WebLinkAsked
 from assay_sampling.errors import RefusedError
-from assay_server.access.people import PeopleHandler
-from assay_server.campaigns.budgets import BudgetHandler
 from assay_server.campaigns.ingest.segments import Ingest
+from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.identity.identified import Identified
 from assay_server.limits import Limits
 from assay_server.rpc.handlers.agents import AgentHandler
@@ -25,7 +24,9 @@ from assay_server.rpc.handlers.archives import ArchiveHandler
 from assay_server.rpc.handlers.bundles import BundleHandler
 from assay_server.rpc.handlers.campaigns import CampaignHandler
 from assay_server.rpc.handlers.lab import LabHandler
+from assay_server.rpc.handlers.people import budgets, read_audit, set_budget, set_role
 from assay_server.rpc.handlers.published import PublishedHandler
+from assay_server.rpc.interceptors import Access
 from assay_server.rpc.quotas import ConcurrencyLimit
 from assay_server.rpc.threads import Method, Threads, call, call_in_parts, call_with_chunks
 from assay_server.rpc.uploads import uploads
@@ -43,15 +44,15 @@ class Handlers:
     ``web_link`` makes a caller's link to the live page.
     """
 
+    access: Access
     agents: AgentHandler
     archives: ArchiveHandler
-    budgets: BudgetHandler
     bundles: BundleHandler
     campaigns: CampaignHandler
     identified: Identified
     ingest: Ingest
+    coordinator: Coordinator
     lab: LabHandler
-    people: PeopleHandler
     published: PublishedHandler
     web_link: Callable[[WebLinkAsked], WebLink] = no_page
 
@@ -71,6 +72,7 @@ def add_services(server: grpc.aio.Server, services: Services) -> None:
 def services_of(handlers: Handlers, threads: Threads, limits: Limits) -> Services:
     """All calls; of the EnrolmentService, the access table says which are answered on which listener."""
     agents, enrolment, labs = handlers.agents, handlers.identified.enrolment, handlers.lab
+    access = handlers.access
     short, people, status = threads.short, threads.people, threads.status
     return {
         # Heartbeats wait for no thread of other calls, and most idle slots are answered from memory.
@@ -84,10 +86,10 @@ def services_of(handlers: Handlers, threads: Threads, limits: Limits) -> Service
         "IngestService": {"Upload": uploads(handlers.ingest, threads.ingest, limits)},
         "CampaignService": _campaign_calls(handlers.campaigns, threads, limits),
         "LabService": {
-            "ReadAudit": call(people, handlers.people.read_audit, lab.AuditAsked),
-            "SetRole": call(people, handlers.people.set_role, lab.RoleChange),
-            "ListBudgets": call(people, handlers.budgets.budgets, lab.BudgetsAsked),
-            "SetBudget": call(people, handlers.budgets.set_budget, lab.BudgetChange),
+            "ReadAudit": call(people, partial(read_audit, access.metadata), lab.AuditAsked),
+            "SetRole": call(people, partial(set_role, access.metadata, access.directory), lab.RoleChange),
+            "ListBudgets": call(people, partial(budgets, handlers.coordinator), lab.BudgetsAsked),
+            "SetBudget": call(people, partial(set_budget, handlers.coordinator), lab.BudgetChange),
             "ListAgents": call(status, labs.agents, lab.LabQuestion),
             "GetQueue": call(status, labs.queue, lab.LabQuestion),
         },
