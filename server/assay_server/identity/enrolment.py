@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import logging
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -45,7 +46,7 @@ from assay_server.identity.admission import (
     whom_to_admit,
 )
 from assay_server.identity.authority import Authority
-from assay_server.store.people import Identity, StoredCertificate
+from assay_server.store.people import Identity, StoredCertificate, StoredToken
 from assay_server.store.sql import MetadataStore, SqlTransaction
 
 _log = logging.getLogger(__name__)
@@ -109,11 +110,9 @@ class Enrolment:
             certificate = self._issue(store, identity, key, now_ms, token.token_id)
             if not again_as:
                 store.put_join_token(replace(token, uses_left=token.uses_left - 1))
-            whom = f"{identity.kind} {identity.name} ({identity.identity_id})"
-            note_subject(whom, f"{identity.role}, with token {token.token_id}")
+            note_subject(_text_of(identity), f"{identity.role}, with token {token.token_id}")
         self._directory.refresh()
-        _log.info("%s %s (%s) joined with token %s", identity.kind, identity.name, identity.identity_id,
-                  token.token_id)  # fmt: skip
+        _log.info("%s joined with token %s", _text_of(identity), token.token_id)
         return Joined(certificate, identity.name, identity.role, self.port)
 
     def renew(self, renewal: RenewalAsked) -> Renewed:
@@ -152,12 +151,8 @@ class Enrolment:
             identity = holder_of_expired(store, renewal.identity_id, key_hash, now_ms, self._grace)
             self._require_seldom(store, identity, key_hash, now_ms)
             certificate = self._issue(store, identity, key, now_ms)
-            note_subject(
-                f"{identity.kind} {identity.name} ({identity.identity_id})", "after its certificate expired"
-            )
-        _log.info(
-            "%s %s (%s) renewed an expired certificate", identity.kind, identity.name, identity.identity_id
-        )
+            note_subject(_text_of(identity), "after its certificate expired")
+        _log.info("%s renewed an expired certificate", _text_of(identity))
         return Renewed(certificate)
 
     def leave(self, _request: LeaveAsked) -> Left:
@@ -204,20 +199,18 @@ class Enrolment:
         """All identities with their certificates, and the tokens that can still be used."""
         now_ms = self._now_ms()
         with self._metadata.snapshot() as store:
-            issued: dict[str, list[Issued]] = {}
-            for each in store.certificates():
-                if each.expires_at_ms > now_ms:
-                    issued.setdefault(each.identity_id, []).append(Issued.like(each))
-            known = tuple(
-                KnownIdentity.like(each, certificates=tuple(issued.get(each.identity_id, ())))
-                for each in store.identities()
-            )
-            tokens = tuple(
-                OpenToken.like(each)
-                for each in store.join_tokens()
-                if each.uses_left > 0 and each.expires_at_ms > now_ms
-            )
-        return Identities(known, tokens)
+            issued = [each for each in store.certificates() if each.expires_at_ms > now_ms]
+            identities = store.identities()
+            tokens = tuple(OpenToken.like(each) for each in _open_tokens(store, now_ms))
+        certificates: defaultdict[str, tuple[Issued, ...]] = defaultdict(tuple)
+        for each in issued:
+            certificates[each.identity_id] += (Issued.like(each),)
+        return Identities(
+            tuple(
+                KnownIdentity.like(each, certificates=certificates[each.identity_id]) for each in identities
+            ),
+            tokens,
+        )
 
     def _require_seldom(self, store: SqlTransaction, identity: Identity, key_hash: str, now_ms: int) -> None:
         """Each certificate is kept until it has expired: nobody fills the database with theirs."""
@@ -272,6 +265,10 @@ class Enrolment:
         return certificate_der(certificate)
 
 
+def _text_of(identity: Identity) -> str:
+    return f"{identity.kind} {identity.name} ({identity.identity_id})"
+
+
 def revoke(store: SqlTransaction, request: NamedForRevocation, now_ms: int) -> Revoked:
     """Revoke what is named, and say with which open tokens it has joined: with them it would come back.
 
@@ -279,16 +276,16 @@ def revoke(store: SqlTransaction, request: NamedForRevocation, now_ms: int) -> R
     """
     revoked, joined_with = _revoke(store, request.subject, now_ms)
     used = {each.token_id for each in joined_with}
-    tokens = [
-        each
-        for each in store.join_tokens()
-        if each.token_id in used and each.uses_left > 0 and each.expires_at_ms > now_ms
-    ]
+    tokens = [each for each in _open_tokens(store, now_ms) if each.token_id in used]
     if request.tokens:
         for each in tokens:
             store.put_join_token(replace(each, uses_left=0))
     names = tuple(each.token_id for each in tokens)
     return replace(revoked, tokens=names, tokens_withdrawn=request.tokens)
+
+
+def _open_tokens(store: SqlTransaction, now_ms: int) -> list[StoredToken]:
+    return [each for each in store.join_tokens() if each.uses_left > 0 and each.expires_at_ms > now_ms]
 
 
 def withdraw_key(store: SqlTransaction, serial: str, now_ms: int) -> list[StoredCertificate]:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import replace
+from typing import TypeVar
 
 from assay_core.program import distribution_version
 from assay_core.records.attempt import LONGEST_LOG_CHARACTERS, AttemptLog, bounded_text
@@ -41,9 +42,12 @@ from assay_server.store.model import Agent
 from assay_server.store.sql import SqlTransaction
 from assay_server.store.transactions import repeated
 
+Cut = TypeVar("Cut", Failure, InstalledDevice, Slot)
+
 _LONGEST_NAME = 100
 _LONGEST_TEXT = 4096
 _MOST_ENTRIES = 1000
+_ONE_RELEASE = "run the same release of Assay on agent and server"
 
 
 class AgentHandler:
@@ -57,11 +61,8 @@ class AgentHandler:
         heartbeat_ms: int,
         limits: AgentLimits = DEFAULT_LIMITS.agents,
     ) -> None:
-        self._limits = limits
-        self._coordinator = coordinator
-        self._publisher = publisher
-        self._heartbeats = heartbeats
-        self._heartbeat_ms = heartbeat_ms
+        self._coordinator, self._publisher, self._heartbeats = coordinator, publisher, heartbeats
+        self._heartbeat_ms, self._limits = heartbeat_ms, limits
         self._draining = False
 
     @repeated
@@ -70,41 +71,28 @@ class AgentHandler:
 
         Raises ParameterError for an invalid registration, NotPermittedError for a name that is another's.
         """
-        self._require_within_limits(registration)
+        limits, subject = self._limits, f"agent {registration.name[:100]!r}"
+        _require_at_most(limits.registration_attempts, len(registration.held), subject, "attempts")
+        _require_at_most(limits.registration_slots, len(registration.slots), subject, "slots")
+        _require_at_most(limits.registration_bytes, registration.kept_bytes, subject, "bytes")
         agent = agent_of(registration)
         held = {each.key: each.write_secret for each in registration.held}
         with self._coordinator.schedule() as schedule:
             before = schedule.store.agent(agent.agent_id)
             _require_own_name(schedule.store, agent, before)
             resume, drop = schedule.register(agent, held)
-            schedule.store.forget_agents(self._limits.agents_remembered)
+            schedule.store.forget_agents(limits.agents_remembered)
             agent = schedule.store.agent(agent.agent_id) or agent
             if before is not None and _is_as_it_was(before, agent):
                 note_nothing_new()
         self._coordinator.restarted(agent)
-        return Registered(
-            self._heartbeat_ms,
-            self._coordinator.policy.lease_ms,
-            tuple(resume),
-            tuple(drop),
-            distribution_version(),
-            idle_heartbeat_ms(self._heartbeat_ms, self._coordinator.policy.lease_ms),
-        )
-
-    def _require_within_limits(self, registration: Registration) -> None:
-        limits, subject = self._limits, f"agent {registration.name[:100]!r}"
-        self._require(subject, "attempts", len(registration.held), limits.registration_attempts)
-        self._require(subject, "slots", len(registration.slots), limits.registration_slots)
-        self._require(subject, "bytes", registration.kept_bytes, limits.registration_bytes)
-
-    def _require(self, subject: str, what: str, number: int, most: int) -> None:
-        if number > most:
-            cause = f"it reports {number:,} {what}; at most {most:,} are taken"
-            raise ParameterError(subject, cause, "run the same release of Assay on agent and server")
+        heartbeat_ms, lease_ms = self._heartbeat_ms, self._coordinator.policy.lease_ms
+        idle_ms = idle_heartbeat_ms(heartbeat_ms, lease_ms)
+        return Registered(heartbeat_ms, lease_ms, tuple(resume), tuple(drop), distribution_version(), idle_ms)
 
     def heartbeat(self, heartbeat: Heartbeat) -> Future[HeartbeatAnswer]:
         """The answer to come; raises ParameterError for a heartbeat with too many attempts."""
-        self._require("heartbeat", "attempts", len(heartbeat.attempts), self._limits.heartbeat_attempts)
+        _require_at_most(self._limits.heartbeat_attempts, len(heartbeat.attempts), "heartbeat", "attempts")
         return self._heartbeats.take(heartbeat)
 
     @repeated
@@ -158,6 +146,12 @@ class AgentHandler:
         return FailAnswer()
 
 
+def _require_at_most(most: int, number: int, subject: str, what: str) -> None:
+    if number > most:
+        cause = f"it reports {number:,} {what}; at most {most:,} are taken"
+        raise ParameterError(subject, cause, _ONE_RELEASE)
+
+
 def work_of(lease: Lease, lease_remaining_ms: int) -> Work:
     """The work for a slot."""
     return Work.like(lease.attempt, lease.slice, lease.run, lease_remaining_ms=lease_remaining_ms)
@@ -187,13 +181,8 @@ def _is_as_it_was(before: Agent, now: Agent) -> bool:
 
 def bounded_failure(failure: Failure) -> Failure:
     """A failure from an agent, its texts bounded."""
-    return replace(
-        failure,
-        failure_class=failure.failure_class[:_LONGEST_NAME],
-        subject=failure.subject[:_LONGEST_TEXT],
-        cause=failure.cause[:_LONGEST_TEXT],
-        remedy=failure.remedy[:_LONGEST_TEXT],
-    )
+    kind = failure.failure_class[:_LONGEST_NAME]
+    return replace(_cut(failure, "subject", "cause", "remedy"), failure_class=kind)
 
 
 def bounded_flags(flags: Iterable[ValidityFlag]) -> tuple[ValidityFlag, ...]:
@@ -246,7 +235,7 @@ def agent_of(registration: Registration) -> Agent:
         raise ParameterError(
             f"agent {registration.name!r}",
             "its registration lacks an identifier, or names a slot twice",
-            "run the same release of Assay on agent and server",
+            _ONE_RELEASE,
         )
     devices = tuple(_bounded_device(device) for device in registration.inventory.devices)
     return Agent(
@@ -267,8 +256,13 @@ def _name(text: str) -> str:
 
 def _bounded_slot(slot: Slot) -> Slot:
     device = None if slot.device is None else _bounded_device(slot.device)
-    return replace(slot, quarantine_reason=slot.quarantine_reason[:_LONGEST_TEXT], device=device)
+    return replace(_cut(slot, "quarantine_reason"), device=device)
 
 
 def _bounded_device(device: InstalledDevice) -> InstalledDevice:
-    return replace(device, problem=device.problem[:_LONGEST_TEXT], left_out=device.left_out[:_LONGEST_TEXT])
+    return _cut(device, "problem", "left_out")
+
+
+def _cut(record: Cut, *names: str) -> Cut:
+    """A record with these texts bounded."""
+    return replace(record, **{name: getattr(record, name)[:_LONGEST_TEXT] for name in names})

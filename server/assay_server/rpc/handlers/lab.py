@@ -5,8 +5,9 @@ Runs of campaigns that the caller may not know of are in the queue and on slots,
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Set
 from dataclasses import dataclass, replace
+from typing import Any
 
 from assay_core.records.campaign import AttemptState, CampaignState, Estimate, RunState
 from assay_core.records.lab import (
@@ -18,15 +19,14 @@ from assay_core.records.lab import (
     QueuedRuns,
     SlotHealth,
 )
-from assay_core.records.machine import GpuSample, Slot
+from assay_core.records.machine import Slot
 from assay_server.access.caller import current_caller
 from assay_server.access.rights import sight_of
-from assay_server.campaigns.last_heard import LastHeard
 from assay_server.campaigns.planning.forecast import Elsewhere, estimate
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.fitting_slots import AWAY_AFTER_MS
 from assay_server.campaigns.scheduling.queue import Candidates
-from assay_server.campaigns.scheduling.resting import Rest, SlotKey, Window, window_of
+from assay_server.campaigns.scheduling.resting import window_of
 from assay_server.campaigns.scheduling.waiting import (
     NEXT_UP,
     Lab,
@@ -80,17 +80,41 @@ class LabHandler:
             leased = store.attempts_in((AttemptState.LEASED,))
             seen = seen_runs(store, [each.key.run_id for each in leased], sight_of(current_caller()))
             revoked = frozenset(each.identity_id for each in store.identities() if each.revoked_at_ms)
-        coordinator = self._coordinator
-        moment = _Moment(
-            coordinator.clock.now_ms(),
-            coordinator.resting(),
-            coordinator.policy.windows,
-            coordinator.last_heard,
-            revoked,
-            {(each.agent_id, slot_id): each for each in leased for slot_id in each.slots},
-            seen,
-        )
-        return LabAgents(tuple(_agent(agent, moment) for agent in agents))
+            by_slot = {(each.agent_id, slot_id): each for each in leased for slot_id in each.slots}
+        now_ms = self._coordinator.clock.now_ms()
+        lab_agents = []
+        for agent in agents:
+            is_revoked = agent.agent_id in revoked
+            present = not is_revoked and now_ms - agent.seen_at_ms <= AWAY_AFTER_MS
+            samples = self._coordinator.last_heard.gpu_samples(agent.agent_id, now_ms)
+            slots = [
+                replace(
+                    self._slot(agent, slot, is_revoked, now_ms),
+                    sample=samples.get(slot.slot_id),
+                    **_lease_on(by_slot.get((agent.agent_id, slot.slot_id)), seen),
+                )
+                for slot in agent.slots
+            ]
+            lab_agents.append(LabAgent.like(agent, present=present, slots=tuple(slots)))
+        return LabAgents(tuple(lab_agents))
+
+    def _slot(self, agent: Agent, slot: Slot, is_revoked: bool, now_ms: int) -> LabSlot:
+        """A slot, and whether it takes runs now."""
+        rest = self._coordinator.slots.at(agent.agent_id, slot.slot_id, now_ms)
+        window = window_of(self._coordinator.policy.windows, agent, now_ms)
+        if is_revoked:
+            return LabSlot(slot, SlotHealth.LOST, "its agent's identity was revoked")
+        if now_ms - agent.seen_at_ms > AWAY_AFTER_MS:
+            return LabSlot(slot, SlotHealth.LOST, "its agent gives no sign of life")
+        if slot.quarantine_reason:
+            return LabSlot(slot, SlotHealth.QUARANTINED, slot.quarantine_reason)
+        if window is not None:
+            why = f"a maintenance window keeps new runs from it until {window.end}"
+            return LabSlot(slot, SlotHealth.MAINTENANCE, why, maintenance_until_ms=window.end_ms)
+        if rest is not None:
+            why = f"{rest.why.cause} [{rest.why.failure_class}]"
+            return LabSlot(slot, SlotHealth.RESTING, why, max(0, rest.until_ms - now_ms))
+        return LabSlot(slot, SlotHealth.READY)
 
     def queue(self, _question: LabQuestion) -> LabQueue:
         """What waits in all running campaigns; the oldest of them, if there are too many."""
@@ -168,57 +192,14 @@ def _until_done(lines: list[_Line], device_key: str, lab: Lab, held: bool) -> Es
     return estimate(costs, slots_by_gpu(lab), at_least=open_ended, elsewhere=Elsewhere(runs=runs))
 
 
-@dataclass(frozen=True)
-class _Moment:
-    """What decides besides agents whether slots take runs now, and what their sensors said.
-
-    ``revoked``: the identities that may not call any more, among them agents, which are called as these are.
-    ``leased``: what slots measure, by agent and slot; ``seen``: the runs that the caller may know of.
-    """
-
-    now_ms: int
-    resting: Mapping[SlotKey, Rest]
-    windows: tuple[Window, ...]
-    last_heard: LastHeard
-    revoked: frozenset[str]
-    leased: dict[tuple[str, str], Attempt]
-    seen: frozenset[str]
-
-
-def _agent(agent: Agent, moment: _Moment) -> LabAgent:
-    samples = moment.last_heard.gpu_samples(agent.agent_id, moment.now_ms)
-    away = moment.now_ms - agent.seen_at_ms > AWAY_AFTER_MS
-    slots = tuple(_slot(agent, slot, samples.get(slot.slot_id), moment) for slot in agent.slots)
-    return LabAgent.like(agent, present=agent.agent_id not in moment.revoked and not away, slots=slots)
-
-
-def _slot(agent: Agent, slot: Slot, sample: GpuSample | None, moment: _Moment) -> LabSlot:
-    rest = moment.resting.get((agent.agent_id, slot.slot_id))
-    window = window_of(moment.windows, agent, moment.now_ms)
-    health, why, remaining_ms, until_ms = SlotHealth.READY, "", 0, 0
-    if agent.agent_id in moment.revoked:
-        health, why = SlotHealth.LOST, "its agent's identity was revoked"
-    elif moment.now_ms - agent.seen_at_ms > AWAY_AFTER_MS:
-        health, why = SlotHealth.LOST, "its agent gives no sign of life"
-    elif slot.quarantine_reason:
-        health, why = SlotHealth.QUARANTINED, slot.quarantine_reason
-    elif window is not None:
-        health, until_ms = SlotHealth.MAINTENANCE, window.end_ms
-        why = f"a maintenance window keeps new runs from it until {window.end}"
-    elif rest is not None:
-        health, why = SlotHealth.RESTING, f"{rest.why.cause} [{rest.why.failure_class}]"
-        remaining_ms = max(0, rest.until_ms - moment.now_ms)
-    answer = LabSlot(slot, health, why, remaining_ms, maintenance_until_ms=until_ms, sample=sample)
-    attempt = moment.leased.get((agent.agent_id, slot.slot_id))
+def _lease_on(attempt: Attempt | None, seen: Set[str]) -> dict[str, Any]:
+    """The lease of a slot, as its fields say it; ``seen``: the runs that the caller may know of."""
     if attempt is None:
-        return answer
-    key = attempt.key if attempt.key.run_id in moment.seen else None
-    return replace(
-        answer,
-        run_id="" if key is None else key.run_id,
-        slice_index=0 if key is None else key.slice_index,
-        leased_at_ms=attempt.leased_at_ms,
-    )
+        return {}
+    if attempt.key.run_id not in seen:
+        return {"leased_at_ms": attempt.leased_at_ms}
+    key = attempt.key
+    return {"run_id": key.run_id, "slice_index": key.slice_index, "leased_at_ms": attempt.leased_at_ms}
 
 
 def _unnamed(queued: QueuedRuns, hidden: Set[str]) -> QueuedRuns:
