@@ -265,7 +265,7 @@ class TestRoles:
         begin_note("SetRole", "unix:")
         told = set_role(store, directory, RoleChange("vera", Role.OPERATOR, "vision"))
         assert (told.identity_id, told.role, told.project) == (VERA.identity_id, Role.OPERATOR, "vision")
-        now = directory.known(VERA.identity_id)
+        now = directory.identity(VERA.identity_id)
         assert now is not None and now.role is Role.OPERATOR
         [entry] = entries(store)
         assert entry.subject == f"person vera ({VERA.identity_id})"

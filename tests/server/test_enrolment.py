@@ -104,13 +104,13 @@ def test_a_token_admits_one_agent_with_what_the_token_says(office: Office) -> No
     token = office.token(labels=("rack-1", "nvlink"), project="sim")
     joined = office.join(token, new_key())
     assert (identity_of(joined), joined.name, joined.role) == ((IdentityKind.AGENT, BOX), "box", Role.AGENT)
-    known = office.directory.known(BOX)
+    known = office.directory.identity(BOX)
     assert known is not None
     assert (known.role, known.labels, known.project) == (Role.AGENT, ("rack-1", "nvlink"), "sim")
     read_certificate(joined.certificate, "c").verify_directly_issued_by(AUTHORITY.certificate)
     with pytest.raises(NotIdentifiedError, match="it was used as often as it may be"):
         office.join(token, new_key(), OTHER_BOX)
-    assert office.directory.known(OTHER_BOX) is None
+    assert office.directory.identity(OTHER_BOX) is None
 
 
 def test_a_fleets_token_admits_as_many_as_it_says(office: Office) -> None:
@@ -134,7 +134,7 @@ def test_a_used_token_admits_its_joiner_again_and_nobody_else_of_the_same_key(of
     office.join(token, key)
     with pytest.raises(NotIdentifiedError, match="it was used as often as it may be"):
         office.join(token, key, OTHER_BOX)
-    assert office.directory.known(OTHER_BOX) is None
+    assert office.directory.identity(OTHER_BOX) is None
     fleet = office.token(uses=2)
     for identity_id in ("c" * 32, "d" * 32):
         office.join(fleet, key, identity_id)
@@ -198,7 +198,7 @@ def test_a_name_that_is_an_id_protects_nobody_from_revocation(office: Office) ->
     assert office.directory.is_withdrawn(serial)
     for identity_id in (BOX, OTHER_BOX):
         assert office.revoke(identity_id) == "identity"
-        known = office.directory.known(identity_id)
+        known = office.directory.identity(identity_id)
         assert known is not None and known.revoked_at_ms
     office.join(office.token(), new_key(), "d" * 32, "")
     with pytest.raises(ParameterError, match="no identity, token or certificate"):
@@ -228,7 +228,7 @@ def test_joining_again_keeps_the_identity_for_the_same_key_only(office: Office) 
     office.now_ms += 40 * 24 * HOUR_MS
     again = office.join(office.token(labels=("moved",)), key, name="renamed")
     assert identity_of(again) == (IdentityKind.AGENT, BOX)
-    known = office.directory.known(BOX)
+    known = office.directory.identity(BOX)
     assert known is not None and (known.name, known.labels) == ("renamed", ("moved",))
     thief = office.token()
     with pytest.raises(NotPermittedError, match="belongs to another key"):
@@ -245,7 +245,7 @@ def test_a_box_gets_no_name_of_another(office: Office, name: str) -> None:
     with pytest.raises(NotPermittedError, match=f"another agent has this name: {BOX}") as caught:
         office.join(second, key, OTHER_BOX, name)
     assert caught.value.remedy.endswith(f"an admin frees its name with: assay admin revoke {BOX}")
-    assert office.directory.known(OTHER_BOX) is None
+    assert office.directory.identity(OTHER_BOX) is None
     office.revoke(BOX)
     assert office.join(second, key, OTHER_BOX, name).name == name
 
@@ -423,7 +423,7 @@ def test_a_revoked_identity_can_neither_renew_nor_join(office: Office) -> None:
     key = new_key()
     office.join(office.token(), key)
     assert office.revoke("box") == "identity"
-    known = office.directory.known(BOX)
+    known = office.directory.identity(BOX)
     assert known is not None and known.revoked_at_ms == office.now_ms
     for refused in (lambda: office.renew(BOX, key), lambda: office.join(office.token(), key)):
         with pytest.raises(NotPermittedError, match="revoked"):
@@ -444,7 +444,7 @@ def test_a_withdrawn_certificate_takes_all_of_its_key_and_no_other(office: Offic
         office.renew(alice, laptop)
     assert identity_of(office.renew(alice, desk)) == (IdentityKind.PERSON, alice)
     # Nor does a joiner get in again with the withdrawn key while its token is valid.
-    assert office.directory.known(alice) is not None
+    assert office.directory.identity(alice) is not None
 
 
 def test_a_withdrawn_token_and_what_is_not_known(office: Office) -> None:

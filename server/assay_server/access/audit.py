@@ -200,7 +200,7 @@ class AuditLog:
     ) -> None:
         self._store, self._days = store, days
         # By whether the caller has an identity.
-        self._refusals = {known: PerMinute(most_per_minute, monotonic) for known in (True, False)}
+        self._refusals = {has_one: PerMinute(most_per_minute, monotonic) for has_one in (True, False)}
 
     def end(self, note: Note, outcome: str, detail: str) -> None:
         """Write the entry of a call that wrote none itself; never raises."""
@@ -209,10 +209,10 @@ class AuditLog:
         more = 0 if outcome == DONE else self._refusals[note.caller is not None].admit()
         if more is None:
             return
-        counted = f" ({more:,} refused calls before it are not listed)" if more else ""
+        omitted = f" ({more:,} refused calls before it are not listed)" if more else ""
         try:
             with self._store.transaction() as transaction:
-                transaction.add_audit(note.entry(outcome, detail[: _LONGEST_TEXT - len(counted)] + counted))
+                transaction.add_audit(note.entry(outcome, detail[: _LONGEST_TEXT - len(omitted)] + omitted))
             note.written = True
         except StorageError as error:
             _log.warning("no entry in the audit log for %s by %s: %s", note.call, note.caller, error)

@@ -105,7 +105,7 @@ def is_in_memory(directory: IdentityDirectory, peer: Peer) -> bool:
     """Whether :func:`caller_of` will answer from memory."""
     if not peer.certificate:
         return True
-    return directory.known(presented_certificate(peer.certificate).identity_id) is not None
+    return directory.identity(presented_certificate(peer.certificate).identity_id) is not None
 
 
 def caller_of(directory: IdentityDirectory, peer: Peer) -> Caller:

@@ -35,7 +35,7 @@ class IdentityDirectory:
         """Call ``listener`` with the identities that changed, in the thread that noticed."""
         self._listeners.append(listener)
 
-    def known(self, identity_id: str) -> Identity | None:
+    def identity(self, identity_id: str) -> Identity | None:
         """The identity as it was last read; None if it was not there then. Does not block."""
         return self._identities.get(identity_id)
 

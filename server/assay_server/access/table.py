@@ -145,11 +145,11 @@ def require_own_sender(rule: Rule, caller: Caller, message: Any) -> None:
     """Raises NotPermittedError if an agent speaks for another one."""
     if not rule.sender or caller.role is not Role.AGENT:
         return
-    named = _field(message, rule.sender)
-    if named is not None and named != caller.identity_id:
+    sender = _field(message, rule.sender)
+    if sender is not None and sender != caller.identity_id:
         raise NotPermittedError(
             f"agent {caller.name or caller.identity_id}",
-            f"it spoke for agent {named[:100]!r}, but its certificate is of agent {caller.identity_id}",
+            f"it spoke for agent {sender[:100]!r}, but its certificate is of agent {caller.identity_id}",
             "have the agent join with the state folder that it runs on",
         )
 

@@ -109,19 +109,19 @@ def whom_to_admit(
                 "agent", "its identity is not 32 hexadecimal digits", "join with: assay-agent join"
             )
         require_free_name(store, identity_id, name)
-    known = store.identity(identity_id)
-    if known is None:
+    identity = store.identity(identity_id)
+    if identity is None:
         if not _is_persons(token):
             require_vouched(store, identity_id, token.name)
         return Identity(
             identity_id, token.role.kind, name, token.role, token.project, token.labels, created_at_ms=now_ms
         )
-    _require_the_tokens(known, token)
+    _require_the_tokens(identity, token)
     if _is_persons(token):
-        _require_not_withdrawn(known, _of_key(store, identity_id, key_hash))
-        return known
-    require_own_key(store, known, key_hash)
-    return replace(known, name=name, project=token.project, labels=token.labels)
+        _require_not_withdrawn(identity, _of_key(store, identity_id, key_hash))
+        return identity
+    require_own_key(store, identity, key_hash)
+    return replace(identity, name=name, project=token.project, labels=token.labels)
 
 
 def _is_persons(token: StoredToken) -> bool:
@@ -274,10 +274,10 @@ def _check(store: SqlTransaction, request: TokenAsked) -> None:
         raise ParameterError("--name", f"{OWNER_NAME} is who owns the server's socket", "give another name")
     if not request.name:
         raise ParameterError("--name", "the token of a person needs the person's name", "give --name NAME")
-    known = store.identity(person_named(store, request.name))
-    if known is not None and known.role is not request.role:
+    identity = store.identity(person_named(store, request.name))
+    if identity is not None and identity.role is not request.role:
         raise ParameterError(
             "--role",
-            f"{request.name} has the role {known.role} already",
-            f"give --role {known.role}, or change the role first",
+            f"{request.name} has the role {identity.role} already",
+            f"give --role {identity.role}, or change the role first",
         )

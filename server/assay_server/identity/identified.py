@@ -112,10 +112,10 @@ def require_same_authority(store: MetadataStore, authority: Authority | None) ->
     """
     own = None if authority is None else int(authority.fingerprint.replace(":", "")[:_MARK_DIGITS], 16)
     with store.transaction() as write:
-        known = write.authority_mark()
-        if known is None and own is not None:
+        mark = write.authority_mark()
+        if mark is None and own is not None:
             write.keep_authority_mark(own)
-    if known is None or known == own:
+    if mark is None or mark == own:
         return
     cause = "it has no certificate authority" if own is None else "its certificate authority is another one"
     raise StorageError(

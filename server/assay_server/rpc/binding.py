@@ -80,7 +80,7 @@ def _open_to_group(path: Path, group: int) -> None:
 @contextlib.contextmanager
 def places_taken(addresses: Sequence[ServerAddress], group: int | None = None) -> Iterator[None]:
     """Check and clear the sockets' folders, and hold them for this process until it listens."""
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as folders:
         for folder in sorted({address.socket.parent for address in addresses if address.socket}):
             first = next(a for a in addresses if a.socket and a.socket.parent == folder)
             if group is None:
@@ -88,7 +88,7 @@ def places_taken(addresses: Sequence[ServerAddress], group: int | None = None) -
             else:
                 take_group_folder(folder, group)
             descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            held.callback(os.close, descriptor)
+            folders.callback(os.close, descriptor)
             # Two servers that start at once would each remove the other's socket as stale. In a folder
             # that others may read, do not wait for the lock: they could hold it.
             if not os.fstat(descriptor).st_mode & (stat.S_IRWXG | stat.S_IRWXO):

@@ -59,10 +59,10 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
 
     async def Watch(self, request: Any, context: Context) -> AsyncIterator[Any]:
         with self._streams.entered():
-            known = request.service in self._services
+            is_ours = request.service in self._services
             while True:
                 changed = self._changed
-                yield _Response(status=self._status if known else _Response.SERVICE_UNKNOWN)
+                yield _Response(status=self._status if is_ours else _Response.SERVICE_UNKNOWN)
                 await changed.wait()
 
 

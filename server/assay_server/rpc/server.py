@@ -161,7 +161,7 @@ class RpcServer:
             enrolment.join_port = _port(joins)
             self.joins = tuple(joins)
         enrolment.port = _port(
-            a for a, given in zip(addresses, self._listen, strict=True) if not given.socket
+            bound_to for bound_to, address in zip(addresses, self._listen, strict=True) if not address.socket
         )
         return addresses
 

@@ -76,11 +76,11 @@ class AgentHandler:
         _require_at_most(limits.registration_slots, len(registration.slots), subject, "slots")
         _require_at_most(limits.registration_bytes, registration.kept_bytes, subject, "bytes")
         agent = agent_of(registration)
-        held = {each.key: each.write_secret for each in registration.held}
+        write_secrets = {each.key: each.write_secret for each in registration.held}
         with self._coordinator.schedule() as schedule:
             before = schedule.store.agent(agent.agent_id)
             _require_own_name(schedule.store, agent, before)
-            resume, drop = schedule.register(agent, held)
+            resume, drop = schedule.register(agent, write_secrets)
             schedule.store.forget_agents(limits.agents_remembered)
             agent = schedule.store.agent(agent.agent_id) or agent
             if before is not None and _is_as_it_was(before, agent):

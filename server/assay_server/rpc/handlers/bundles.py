@@ -65,10 +65,10 @@ class BundleHandler:
             attempt = store.attempt(key.run_id, key.slice_index, key.attempt)
             run = store.run(key.run_id)
         bundle = run.command.bundle if run is not None and run.command is not None else None
-        held = (
+        is_holder = (
             attempt is not None and attempt.state is AttemptState.LEASED and attempt.is_held_by(request.claim)
         )
-        if not held or bundle is None or bundle.sha256 != request.sha256:
+        if not is_holder or bundle is None or bundle.sha256 != request.sha256:
             raise NotPermittedError(
                 f"bundle {request.sha256[:64]}",
                 "only the agent that holds the lease of a run gets that run's bundle",

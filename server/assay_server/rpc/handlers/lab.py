@@ -151,16 +151,16 @@ class LabHandler:
         self, line: _Line, waiting: tuple[Run, int], lines: dict[str, _Line], candidates: Candidates, lab: Lab
     ) -> QueuedRuns:
         campaign, (run, count) = line.campaign, waiting
-        held = held_reason(
+        hold = held_reason(
             run,
             campaign_paused=campaign.paused,
             awaits_light=run.run_id in line.progress.awaiting_light,
         )
-        reason = held or wait_reason(run, lab, line.line) or NEXT_UP
+        reason = hold or wait_reason(run, lab, line.line) or NEXT_UP
         shares = self._coordinator.queue.shares
         ahead = (
             ()
-            if held is not None
+            if hold is not None
             else ahead_of(campaign.campaign_id, lab.seats(run), candidates, lab.now_ms, shares)
         )
         before = [lines[each] for each in ahead if each in lines]
@@ -175,13 +175,13 @@ class LabHandler:
             runs_ahead=sum(
                 runs for each in before for other, runs in each.waiting if other.device_key == run.device_key
             ),
-            estimate=_until_done([*before, line], run.device_key, lab, held is not None),
+            estimate=_until_done([*before, line], run.device_key, lab, hold is not None),
         )
 
 
-def _until_done(lines: list[_Line], device_key: str, lab: Lab, held: bool) -> Estimate:
+def _until_done(lines: list[_Line], device_key: str, lab: Lab, is_held: bool) -> Estimate:
     """Until the slices of these campaigns on one kind of GPU are done."""
-    if held:
+    if is_held:
         return Estimate(missing="it is held")
     costs = [cost for line in lines for cost in line.costs_on(device_key)]
     open_ended = any(

@@ -58,8 +58,8 @@ def read_audit(metadata: MetadataStore, query: AuditAsked) -> AuditPage:
         entries = store.audit_entries(
             before=max(0, query.before), most=most + 1, identity=query.identity, since_ms=query.since_ms
         )
-    shown = entries[:most]
-    return AuditPage(tuple(shown), shown[-1].entry_id if len(entries) > most else 0)
+    page = entries[:most]
+    return AuditPage(tuple(page), page[-1].entry_id if len(entries) > most else 0)
 
 
 def budgets(coordinator: Coordinator, query: BudgetsAsked) -> Budgets:
@@ -117,9 +117,9 @@ def _hours(hours: float | None) -> str:
 def _person_called(store: SqlTransaction, name: str) -> Identity:
     """The person with an id, or the only one with a name. Raises ParameterError."""
     subject = f"identity {name[:100]!r}"
-    known = [each for each in store.identities() if not each.revoked_at_ms]
-    matches = [each for each in known if each.identity_id == name]
-    matches = matches or [each for each in known if each.name == name]
+    identities = [each for each in store.identities() if not each.revoked_at_ms]
+    matches = [each for each in identities if each.identity_id == name]
+    matches = matches or [each for each in identities if each.name == name]
     if len(matches) != 1:
         cause = "the server knows no such identity" if not matches else "several identities have that name"
         raise ParameterError(subject, cause, "give the id of one: assay admin identities lists them")

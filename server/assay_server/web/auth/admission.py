@@ -39,7 +39,7 @@ def caller_of_session(access: Access, session: WebLogin | None, address: str) ->
         raise NotIdentifiedError("session", "there is none, or it has ended", _LOG_IN)
     if is_owners(session):
         return Caller(OWNER_ID, OWNER_NAME, Role.ADMIN, how=How.WEB, address=address)
-    identity = access.directory.known(session.identity_id)
+    identity = access.directory.identity(session.identity_id)
     if identity is None:
         raise NotIdentifiedError("session", "the server does not know its identity", _LOG_IN)
     if identity.revoked_at_ms:
