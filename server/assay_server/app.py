@@ -14,7 +14,7 @@ from assay_core.metrics.endpoint import MetricsEndpoint
 from assay_core.server_address import ServerAddress
 from assay_core.settings.reloading import reloaded
 from assay_server.access.audit import AuditedStore, AuditLog
-from assay_server.access.directory import IdentityDirectory
+from assay_server.access.caller import IdentityDirectory
 from assay_server.campaigns.analysing.analyses import Analyses
 from assay_server.campaigns.analysing.dask_workers import chosen_executors
 from assay_server.campaigns.analysing.provisional import ProvisionalReports

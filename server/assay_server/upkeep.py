@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from assay_core.records.campaign import AttemptState
 from assay_server.access.audit import AuditLog
-from assay_server.access.directory import REFRESH_SECONDS
+from assay_server.access.caller import REFRESH_SECONDS
 from assay_server.campaigns.bundles import named_bundles
 from assay_server.campaigns.carry_out import RequestRunner
 from assay_server.campaigns.ingest.publish import Publisher

@@ -20,9 +20,7 @@ from assay_core.records.lab import AuditAsked, AuditEntry, RoleChange
 from assay_protos import campaign_pb2
 from assay_sampling.errors import ParameterError, StorageError
 from assay_server.access.audit import AuditedStore, AuditLog, begin_note, forget_note, note_subject
-from assay_server.access.caller import OWNER_ID, Caller, called_by
-from assay_server.access.directory import IdentityDirectory
-from assay_server.access.rights import EVERY_PROJECT
+from assay_server.access.caller import EVERY_PROJECT, OWNER_ID, Caller, IdentityDirectory, called_by
 from assay_server.app import Server
 from assay_server.rpc.handlers.people import read_audit, set_role
 from assay_server.rpc.interceptors import Access, AccessInterceptor, answers_of

@@ -30,8 +30,7 @@ from assay_sampling.errors import (
     ParameterError,
     RefusedError,
 )
-from assay_server.access.caller import Caller, How, called_by
-from assay_server.access.directory import IdentityDirectory
+from assay_server.access.caller import Caller, How, IdentityDirectory, called_by
 from assay_server.identity.enrolment import Enrolment
 from assay_server.store.model import Agent
 from assay_server.store.people import Identity, StoredToken

@@ -19,9 +19,7 @@ from assay_core.identity.roles import IdentityKind, Role
 from assay_core.records.error_metadata import ErrorMetadata
 from assay_protos import agent_pb2, campaign_pb2, ingest_pb2
 from assay_sampling.errors import NotIdentifiedError, NotPermittedError
-from assay_server.access.caller import OWNER_ID, Peer, caller_of
-from assay_server.access.directory import IdentityDirectory
-from assay_server.access.rights import EVERY_PROJECT
+from assay_server.access.caller import EVERY_PROJECT, OWNER_ID, IdentityDirectory, Peer, caller_of
 from assay_server.access.table import RULES
 from assay_server.store.people import Identity, StoredCertificate
 from assay_server.store.sql import MetadataStore

@@ -18,8 +18,15 @@ from assay_core.records.error_metadata import ErrorMetadata
 from assay_core.records.lab import LabAgents, LabQuestion, LabQueue
 from assay_protos import lab_pb2_grpc
 from assay_sampling.errors import NotPermittedError
-from assay_server.access.caller import Caller, How, called_by
-from assay_server.access.rights import EVERY_PROJECT, project_for, require_priority, sight_of
+from assay_server.access.caller import (
+    EVERY_PROJECT,
+    Caller,
+    How,
+    called_by,
+    project_for,
+    require_priority,
+    sight_of,
+)
 from assay_server.app import Server
 from assay_server.rpc.handlers.campaigns import CampaignHandler
 from assay_server.store.model import EVERYTHING, Belonging

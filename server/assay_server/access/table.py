@@ -11,8 +11,7 @@ from typing import Any
 
 from assay_core.identity.roles import Role
 from assay_sampling.errors import NotPermittedError
-from assay_server.access.caller import Caller
-from assay_server.access.rights import sight_of
+from assay_server.access.caller import Caller, sight_of
 
 _AGENTS = frozenset({Role.AGENT})
 _ADMINS = frozenset({Role.ADMIN})
@@ -37,7 +36,7 @@ class Rule:
             are not.
         own_campaign: the field with a campaign that must be the caller's own if it is a submitter.
         seen_campaign, seen_run: the field with a campaign, or a run of one, that the caller must be allowed
-            to know of (:mod:`assay_server.access.rights`), else it does not exist for the caller.
+            to know of (:mod:`assay_server.access.caller`), else it does not exist for the caller.
         lists_campaigns: the answer tells of many campaigns; its handler leaves out those that the caller
             may not know of.
     """

@@ -17,8 +17,7 @@ from assay_core.records.campaign import BundleFolder, CampaignState, Submission,
 from assay_core.records.upload import Bundle
 from assay_sampling.errors import CampaignError, ParameterError, StorageError
 from assay_server.access.audit import note_kept_back, note_nothing_new, note_subject
-from assay_server.access.caller import Caller, current_caller
-from assay_server.access.rights import project_for, require_priority
+from assay_server.access.caller import Caller, current_caller, project_for, require_priority
 from assay_server.campaign_file.compiled import CompiledCampaign
 from assay_server.campaign_file.reading import CampaignFile, compile_campaign, read_campaign_file
 from assay_server.campaign_file.spec import Campaign as CampaignSpec

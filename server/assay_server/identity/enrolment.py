@@ -35,8 +35,7 @@ from assay_core.records.identity import (
 )
 from assay_sampling.errors import NotIdentifiedError, NotPermittedError, ParameterError, RefusedError
 from assay_server.access.audit import note_subject
-from assay_server.access.caller import current_caller
-from assay_server.access.directory import IdentityDirectory
+from assay_server.access.caller import IdentityDirectory, current_caller
 from assay_server.clock import wall_ms
 from assay_server.identity.admission import (
     holder_of_expired,

@@ -13,7 +13,7 @@ from assay_core.identity.certificates import certificate_pem
 from assay_core.identity.keys import key_pem, new_key
 from assay_core.server_address import ServerAddress
 from assay_sampling.errors import StorageError
-from assay_server.access.directory import IdentityDirectory
+from assay_server.access.caller import IdentityDirectory
 from assay_server.config import ServerSettings, check_listen_address
 from assay_server.identity.authority import Authority, read_authority
 from assay_server.identity.enrolment import Enrolment

@@ -36,14 +36,14 @@ from assay_server.access.audit import (
 )
 from assay_server.access.caller import (
     Caller,
+    IdentityDirectory,
     Peer,
     caller_of,
     is_in_memory,
     presented_certificate,
     set_caller,
+    sight_of,
 )
-from assay_server.access.directory import IdentityDirectory
-from assay_server.access.rights import sight_of
 from assay_server.access.table import (
     Rule,
     campaign_and_run,

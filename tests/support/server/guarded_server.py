@@ -30,8 +30,7 @@ from assay_protos import (
 )
 from assay_sampling.errors import AssayError
 from assay_server.access.audit import AuditLog
-from assay_server.access.caller import current_caller
-from assay_server.access.directory import IdentityDirectory
+from assay_server.access.caller import IdentityDirectory, current_caller
 from assay_server.identity.authority import Authority
 from assay_server.rpc.errors import abort
 from assay_server.rpc.interceptors import Access, AccessInterceptor

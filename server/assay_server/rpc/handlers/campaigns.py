@@ -21,8 +21,7 @@ from assay_core.records.campaign import (
     Submitted,
 )
 from assay_core.records.runs import NamedRun, RunDetail, RunsAction, RunsAnswer, RunsRequest
-from assay_server.access.caller import current_caller
-from assay_server.access.rights import sight_of
+from assay_server.access.caller import current_caller, sight_of
 from assay_server.campaigns.analysing.job import Pages
 from assay_server.campaigns.carry_out import RequestRunner
 from assay_server.campaigns.errors import NotYetError, known_campaign, unknown_run

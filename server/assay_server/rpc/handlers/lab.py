@@ -20,8 +20,7 @@ from assay_core.records.lab import (
     SlotHealth,
 )
 from assay_core.records.machine import Slot
-from assay_server.access.caller import current_caller
-from assay_server.access.rights import sight_of
+from assay_server.access.caller import current_caller, sight_of
 from assay_server.campaigns.planning.forecast import Elsewhere, estimate
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.fitting_slots import AWAY_AFTER_MS

@@ -18,9 +18,7 @@ from assay_core.records.lab import (
 )
 from assay_sampling.errors import ParameterError
 from assay_server.access.audit import note_subject
-from assay_server.access.caller import current_caller
-from assay_server.access.directory import IdentityDirectory
-from assay_server.access.rights import sight_of
+from assay_server.access.caller import IdentityDirectory, current_caller, sight_of
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.fair_share import PERSON_DAYS
 from assay_server.store.people import Identity

@@ -16,8 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from assay_core.records.runs import RunsAction
 from assay_sampling.errors import AssayError, ParameterError, StorageError
-from assay_server.access.caller import Caller
-from assay_server.access.rights import sight_of
+from assay_server.access.caller import Caller, sight_of
 from assay_server.rpc.quotas import ConcurrencyLimit
 from assay_server.web.auth.admission import call_as, caller_of_session, may_call
 from assay_server.web.live import LivePages
