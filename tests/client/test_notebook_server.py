@@ -14,7 +14,7 @@ import assay
 from assay_client.remote.connection import Connection
 from assay_core.records.archive import LaunchesAsked, LaunchesPart
 from assay_sampling.errors import CampaignError, ParameterError, ServerUnreachableError, StorageError
-from assay_server.rpc.handlers import launches
+from assay_server.rpc.handlers import published
 from tests.support.client import hand_made
 
 # One campaign for all tests here: they stay on one worker.
@@ -136,8 +136,8 @@ def test_records_that_cannot_be_one_profile_are_named(campaign: assay.Campaign) 
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launches, "_LEAST_LAUNCHES", 25)
-    monkeypatch.setattr(launches, "_PART_BYTES", 1)
+    monkeypatch.setattr(published, "_LEAST_LAUNCHES", 25)
+    monkeypatch.setattr(published, "_PART_BYTES", 1)
 
 
 def rows(batches: Iterable[pa.RecordBatch]) -> list[Any]:

@@ -21,7 +21,7 @@ from assay_sampling.running.attempt_facts import (
 from assay_server.analysis.runs.request import RunFacts
 from assay_server.campaigns.analysing.request_builder import analysis_request, run_facts
 from assay_server.rpc.handlers.agents import bounded_log
-from assay_server.rpc.handlers.statuses import attempt_detail
+from assay_server.rpc.handlers.campaigns import attempt_detail
 from assay_server.store.model import Slice, SliceState
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore

@@ -23,8 +23,8 @@ from assay_server.campaigns.scheduling.fitting_slots import Lack, lacking
 from assay_server.campaigns.scheduling.queue import Queue
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.campaigns.scheduling.waiting import Lab, Reason, wait_reason
+from assay_server.rpc.handlers.campaigns import attempt_detail
 from assay_server.rpc.handlers.lab import LabHandler
-from assay_server.rpc.handlers.statuses import attempt_detail
 from assay_server.store.model import Agent, Attempt, need_of
 from tests.support.server.campaign_files import load_campaign
 from tests.support.server.cancelling import cancel

@@ -15,7 +15,7 @@ from assay_core.records.archive import LaunchesCursor, LaunchesPart
 from assay_sampling.errors import ParameterError, RefusedError, StorageError
 from assay_sampling.launches.parquet import ROW_GROUP_ROWS, LaunchWriter, unpack_names
 from assay_sampling.launches.table import LaunchBatch
-from assay_server.rpc.handlers import launches as streamed
+from assay_server.rpc.handlers import published as streamed
 from assay_server.store.model import Slice
 from tests.support.sampling.made_launches import made_launches
 

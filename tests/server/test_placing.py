@@ -25,8 +25,8 @@ from assay_server.campaigns.scheduling.resting import windows_of
 from assay_server.campaigns.scheduling.retry import MOST_SLOTS_FAILED
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.campaigns.scheduling.waiting import Lab, wait_reason
+from assay_server.rpc.handlers.campaigns import StatusBoard
 from assay_server.rpc.handlers.lab import LabHandler
-from assay_server.rpc.handlers.statuses import StatusBoard
 from assay_server.store.model import Agent, Hold, Need, Run, Slice
 from assay_server.store.people import Identity
 from tests.support.server.campaign_files import load_campaign

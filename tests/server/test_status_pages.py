@@ -14,8 +14,7 @@ from assay_core.records.campaign import CampaignState, CampaignStatus
 from assay_protos import campaign_pb2
 from assay_server.app import Server
 from assay_server.limits import QueryLimits
-from assay_server.rpc.handlers.campaigns import CampaignHandler
-from assay_server.rpc.handlers.statuses import StatusBoard
+from assay_server.rpc.handlers.campaigns import CampaignHandler, StatusBoard
 from assay_server.store.overviews import WorkloadCost
 from assay_server.store.parts import campaigns as campaign_rows
 from assay_server.store.sql import SqlTransaction
@@ -166,8 +165,8 @@ def test_the_costs_of_a_large_campaign_are_not_read_with_every_change(
         return real(store, campaign_id, now_ms)
 
     monkeypatch.setattr(SqlTransaction, "workload_costs", counted)
-    monkeypatch.setattr("assay_server.rpc.handlers.statuses._LARGE_RUNS", large_runs)
-    monkeypatch.setattr("assay_server.rpc.handlers.statuses._COSTS_KEPT_SECONDS", kept_seconds)
+    monkeypatch.setattr("assay_server.rpc.handlers.campaigns._LARGE_RUNS", large_runs)
+    monkeypatch.setattr("assay_server.rpc.handlers.campaigns._COSTS_KEPT_SECONDS", kept_seconds)
     server = make_server()
     with PlayingAgent(server.addresses[0]) as agent:
         agent.submit(many(5))
