@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from assay_sampling.errors import StorageError
 from assay_server.access.caller import current_caller
@@ -21,38 +20,21 @@ _BURST_SECONDS = 5.0
 _COUNTED_APART = ("Heartbeat", "Register")
 
 
-@dataclass
-class _Bucket:
-    """Tokens that calls take, and that come back with time."""
-
-    tokens: float
-    seen: float
-
-    def take(self, per_second: float, now: float) -> bool:
-        most = max(1.0, per_second * _BURST_SECONDS)
-        self.tokens = min(most, self.tokens + (now - self.seen) * per_second)
-        self.seen = now
-        if self.tokens < 1:
-            return False
-        self.tokens -= 1
-        return True
-
-
 class Quotas:
     """What callers have used of what they may. Use it on one thread."""
 
     def __init__(self, limits: CallerLimits, clock: Callable[[], float] = time.monotonic) -> None:
-        self._limits = limits
-        self._clock = clock
+        self._limits, self._clock = limits, clock
         self._under_way: Counter[str] = Counter()
-        self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
+        # Tokens that calls take and that come back with time, and when some were taken last.
+        self._tokens: dict[tuple[str, str], tuple[float, float]] = {}
 
     @contextlib.contextmanager
     def used(self, identity_id: str, call: str) -> Iterator[None]:
         """One call while the block runs; raises StorageError if the caller has too many, or too often."""
         kind = call if call in _COUNTED_APART else ""
         per_second = self._per_second(kind)
-        if not self._bucket(identity_id, kind, per_second).take(per_second, self._clock()):
+        if not self._take_token(identity_id, kind, per_second):
             raise _refusal(identity_id, f"it calls {call} more than {per_second:g} times a second")
         # A heartbeat that is refused costs leases, so long calls never take its place.
         if kind != "Heartbeat" and self._under_way[identity_id] >= self._limits.caller_calls:
@@ -72,13 +54,14 @@ class Quotas:
         limits = self._limits
         return float(limits.caller_heartbeats_per_second if kind else limits.caller_calls_per_second)
 
-    def _bucket(self, identity_id: str, kind: str, per_second: float) -> _Bucket:
-        full = _Bucket(max(1.0, per_second * _BURST_SECONDS), self._clock())
-        bucket = self._buckets.setdefault((identity_id, kind), full)
-        self._buckets.move_to_end((identity_id, kind))
-        while len(self._buckets) > _MOST_REMEMBERED:
-            self._buckets.popitem(last=False)
-        return bucket
+    def _take_token(self, identity_id: str, kind: str, per_second: float) -> bool:
+        most, now = max(1.0, per_second * _BURST_SECONDS), self._clock()
+        tokens, then = self._tokens.pop((identity_id, kind), (most, now))
+        tokens = min(most, tokens + (now - then) * per_second)
+        self._tokens[identity_id, kind] = (tokens - (tokens >= 1), now)
+        while len(self._tokens) > _MOST_REMEMBERED:
+            del self._tokens[next(iter(self._tokens))]  # unused for the longest time
+        return tokens >= 1
 
 
 def _refusal(identity_id: str, cause: str) -> StorageError:
