@@ -31,7 +31,7 @@ from assay_server.limits import (
     CallLimits,
     QueryLimits,
 )
-from assay_server.rpc.errors import errors_as_statuses
+from assay_server.rpc.errors import abort
 from assay_server.rpc.services import services_of
 from assay_server.rpc.threads import Threads, send_in_time
 from tests.support.identity.tls_lab import channel_of, joined, tls_server
@@ -46,9 +46,10 @@ def test_who_reads_nothing_is_cut_off_and_told_so_when_it_reads_again(short_path
         def service(self, _details: Any) -> Any:
             async def stream(_request: Any, context: Any) -> AsyncIterator[bytes]:
                 try:
-                    async with errors_as_statuses(context, "stream"):
-                        while True:
-                            await send_in_time(context, b"x" * 20_000, 0.2)
+                    while True:
+                        await send_in_time(context, b"x" * 20_000, 0.2)
+                except StorageError as error:
+                    await abort(context, error, "stream")
                 finally:
                     left.set()
                 yield b""

@@ -7,9 +7,7 @@ metadata under ``assay-error-bin``, from which clients rebuild the error.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncIterator
 from typing import Any, NoReturn
 
 import grpc
@@ -59,15 +57,6 @@ _CODES: tuple[tuple[type[AssayError], grpc.StatusCode], ...] = (
 def status_code(error: AssayError) -> grpc.StatusCode:
     """The gRPC status of an error."""
     return next((code for kind, code in _CODES if isinstance(error, kind)), grpc.StatusCode.INTERNAL)
-
-
-@contextlib.asynccontextmanager
-async def errors_as_statuses(context: grpc.aio.ServicerContext[Any, Any], call: str) -> AsyncIterator[None]:
-    """End a call with the status of an error that the block raises."""
-    try:
-        yield
-    except Exception as error:  # noqa: BLE001 - the one place where errors of handlers become statuses
-        await abort(context, error, call)
 
 
 async def abort(context: grpc.aio.ServicerContext[Any, Any], error: Exception, call: str) -> NoReturn:

@@ -56,7 +56,7 @@ from assay_server.access.table import (
 from assay_server.campaigns.errors import unknown_campaign, unknown_run
 from assay_server.limits import BAD_REQUESTS_LOGGED_PER_MINUTE
 from assay_server.metrics.server_metrics import ServerMetrics
-from assay_server.rpc.errors import errors_as_statuses
+from assay_server.rpc.errors import abort
 from assay_server.rpc.quotas import Quotas
 from assay_server.rpc.threads import Context, Method
 from assay_server.store.sql import MetadataStore
@@ -136,8 +136,10 @@ class LimitsInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         async def limited(request: Any, context: Context) -> AsyncGenerator[Any]:
             with self._counted(call, streams, context), contextlib.ExitStack() as quota:
                 if (who := _quota_of(_peer_of(context))) is not None:
-                    async with errors_as_statuses(context, call):
+                    try:
                         quota.enter_context(self._quotas.used(who, call))
+                    except AssayError as error:
+                        await abort(context, error, call)
                 async with contextlib.aclosing(answers(request, context)) as stream:
                     async for each in stream:
                         yield each
@@ -280,7 +282,7 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         answers, streams = answers_of(call.handler), bool(call.handler.response_streaming)
 
         async def guarded(request: Any, context: Context) -> AsyncGenerator[Any]:
-            async with self._audited(call, context), errors_as_statuses(context, call.name):
+            async with self._recorded(call, context):
                 caller = await self._admitted(call, context)
                 message = await self._received(request, call, caller)
                 async with contextlib.aclosing(answers(message, context)) as stream:
@@ -362,23 +364,25 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             raise NotPermittedError(f"call {call.name}", cause, "call again")
 
     @contextlib.asynccontextmanager
-    async def _audited(self, call: _Call, context: Context) -> AsyncIterator[None]:
-        if not call.rule.audited:
-            yield
-            return
-        note = begin_note(call.name, str(context.peer()))
+    async def _recorded(self, call: _Call, context: Context) -> AsyncIterator[None]:
+        """Errors of the block become statuses, and an audited call leaves its entry, however it ends."""
+        note = begin_note(call.name, str(context.peer())) if call.rule.audited else None
         outcome: str = DONE
         detail: str | bytes = ""
         try:
-            yield
+            try:
+                yield
+            except Exception as error:  # noqa: BLE001 - the one place where errors of handlers become statuses
+                await abort(context, error, call.name)
         except BaseException:
             # It just went away, if nothing says how it ended.
             outcome = _status_of(context, grpc.StatusCode.CANCELLED).name.lower()
             detail = context.details() or ""
             raise
         finally:
-            forget_note()
-            await self._end_note(note, outcome, detail)
+            if note is not None:
+                forget_note()
+                await self._end_note(note, outcome, detail)
 
     async def _end_note(self, note: Note, outcome: str, detail: str | bytes) -> None:
         if note.written:
