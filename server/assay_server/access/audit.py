@@ -124,10 +124,7 @@ def note_nothing_new() -> None:
 @contextmanager
 def note_kept_back() -> Iterator[None]:
     """The transactions of this block prepare the call's change, which a later one makes."""
-    note = _NOTE.get()
-    if note is None:
-        yield
-        return
+    note = _NOTE.get() or Note("", "")
     note.kept_back = True
     try:
         yield
