@@ -94,17 +94,11 @@ def with_answers(handler: Any, answers: Answers, *, decodes: bool = True) -> Met
         [answer] = [each async for each in answers(request, context)]  # to its end, as audited as a stream's
         return answer
 
-    streams = bool(handler.request_streaming), bool(handler.response_streaming)
+    streams = handler.request_streaming, handler.response_streaming
+    kind = "_".join("stream" if each else "unary" for each in streams)
+    make: Callable[..., Method] = getattr(grpc, f"{kind}_rpc_method_handler")
     decode = handler.request_deserializer if decodes else None
-    return _MAKE[streams](answers if streams[1] else one, decode, handler.response_serializer)
-
-
-_MAKE: dict[tuple[bool, bool], Callable[..., Method]] = {
-    (False, False): grpc.unary_unary_rpc_method_handler,
-    (False, True): grpc.unary_stream_rpc_method_handler,
-    (True, False): grpc.stream_unary_rpc_method_handler,
-    (True, True): grpc.stream_stream_rpc_method_handler,
-}
+    return make(answers if handler.response_streaming else one, decode, handler.response_serializer)
 
 
 class LimitsInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]

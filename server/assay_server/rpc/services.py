@@ -114,16 +114,12 @@ def services_of(handlers: Handlers, threads: Threads, limits: Limits) -> Service
 def _campaign_calls(handler: CampaignHandler, threads: Threads, limits: Limits) -> Mapping[str, Method]:
     people, status = threads.people, threads.status
     seconds = limits.queries.answer_stalled_seconds
-    on_runs = {
-        name: call(people, partial(handler.carry_out, action), runs.RunsRequest)
-        for name, action in (
-            ("Pause", runs.RunsAction.PAUSE),
-            ("Resume", runs.RunsAction.RESUME),
-            ("CancelRuns", runs.RunsAction.CANCEL),
-            ("Retry", runs.RunsAction.RETRY),
-        )
-    }
-    return on_runs | {
+    carry_out = handler.carry_out
+    return {
+        "Pause": call(people, partial(carry_out, runs.RunsAction.PAUSE), runs.RunsRequest),
+        "Resume": call(people, partial(carry_out, runs.RunsAction.RESUME), runs.RunsRequest),
+        "CancelRuns": call(people, partial(carry_out, runs.RunsAction.CANCEL), runs.RunsRequest),
+        "Retry": call(people, partial(carry_out, runs.RunsAction.RETRY), runs.RunsRequest),
         "Submit": call(threads.submit, handler.submit, campaign.Submission),
         "ListCampaigns": call(status, handler.list_campaigns, campaign.CampaignsPage),
         "GetStatus": call(status, handler.status, campaign.StatusRequest),

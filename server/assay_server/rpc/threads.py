@@ -29,27 +29,20 @@ class BoundedThreads(ThreadPoolExecutor):
     def __init__(self, threads: int, name: str, most_waiting: int) -> None:
         super().__init__(threads, name)
         self._most = threads + most_waiting
-        self._counting = threading.Lock()
-        self._under_way = 0
+        self._places = threading.Semaphore(self._most)
 
     def submit(self, function: Callable[..., Answer], /, *arguments: Any, **keywords: Any) -> Future[Answer]:
         """Raises StorageError if too many wait."""
-        with self._counting:
-            if self._under_way >= self._most:
-                cause = f"{self._most:,} calls of this kind wait or are being answered"
-                raise StorageError("server", cause, "try again later; agents do so by themselves")
-            self._under_way += 1
+        if not self._places.acquire(blocking=False):
+            cause = f"{self._most:,} calls of this kind wait or are being answered"
+            raise StorageError("server", cause, "try again later; agents do so by themselves")
         try:
             future = super().submit(function, *arguments, **keywords)
         except BaseException:
-            self._done()
+            self._places.release()
             raise
-        future.add_done_callback(lambda _: self._done())
+        future.add_done_callback(lambda _: self._places.release())
         return future
-
-    def _done(self) -> None:
-        with self._counting:
-            self._under_way -= 1
 
 
 @dataclass(frozen=True)
@@ -82,7 +75,7 @@ class Threads:
 
     def close(self) -> None:
         """Wait for running handlers; start nothing more."""
-        for executor in (self.short, self.status, self.people, self.submit, self.ingest, self.publish):
+        for executor in vars(self).values():
             executor.shutdown(wait=True, cancel_futures=True)
 
 

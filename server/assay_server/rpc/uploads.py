@@ -73,7 +73,7 @@ def uploads(ingest: Ingest, executor: Executor, limits: Limits) -> Method:
                 await reader
             finally:
                 reader.cancel()
-                await stream.give_back()
+                await stream.end()
 
     return grpc.stream_stream_rpc_method_handler(answered, UploadRequest.FromString, serialized)
 
@@ -85,7 +85,7 @@ class _Stream:
         self._ingest, self._executor, self._budget, self._limits = ingest, executor, budget, limits
         self.answers: asyncio.Queue[InFlight | None] = asyncio.Queue()
         self._in_flight = asyncio.Semaphore(limits.upload_segments_in_flight)
-        self._held_bytes = 0
+        self._bytes_in_memory = 0
         self._last: dict[AttemptKey, int] = {}
 
     async def read(self, requests: AsyncIterator[Any]) -> None:
@@ -101,7 +101,7 @@ class _Stream:
                     segment_ends = time() + self._limits.upload_segment_seconds
                     continue
                 await self._budget.take(len(piece.data))
-                self._held_bytes += len(piece.data)
+                self._bytes_in_memory += len(piece.data)
                 if (upload := assembler.add(piece)) is not None:
                     await self._take(upload)
                     segment_ends = None
@@ -134,13 +134,14 @@ class _Stream:
 
     async def answered(self, upload: Upload) -> None:
         self._in_flight.release()
-        size = len(upload.names) + len(upload.data)
-        self._held_bytes -= size
-        await self._budget.give_back(size)
+        await self._give_back(len(upload.names) + len(upload.data))
 
-    async def give_back(self) -> None:
+    async def end(self) -> None:
         """Free the bytes of a stream that has ended."""
-        size, self._held_bytes = self._held_bytes, 0
+        await self._give_back(self._bytes_in_memory)
+
+    async def _give_back(self, size: int) -> None:
+        self._bytes_in_memory -= size
         await self._budget.give_back(size)
 
 
