@@ -56,8 +56,7 @@ from assay_server.rpc.handlers.campaigns import CampaignHandler
 from assay_server.rpc.handlers.lab import LabHandler
 from assay_server.rpc.handlers.published import PublishedHandler
 from assay_server.rpc.interceptors import Access
-from assay_server.rpc.probes import answering_not_serving
-from assay_server.rpc.server import RpcServer
+from assay_server.rpc.server import RpcServer, answering_not_serving
 from assay_server.rpc.services import Handlers
 from assay_server.store.record_store import RecordStore
 from assay_server.store.sqlite import SqliteStore

@@ -12,6 +12,7 @@ from assay_core.records.wire import Record, Within, closed_set
 from assay_protos import bundle_pb2, common_pb2, ingest_pb2
 
 CHUNK_BYTES = 1 << 20
+UPLOAD_MESSAGE = ingest_pb2.UploadRequest  # an upload is a stream of them
 
 
 class Part(StrEnum):

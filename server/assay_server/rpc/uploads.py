@@ -11,8 +11,14 @@ from typing import Any
 import grpc
 
 from assay_core.records.attempt import AttemptKey
-from assay_core.records.upload import AnnouncedSegment, Part, SegmentAnswer, SegmentChunk, upload_of
-from assay_protos.ingest_pb2 import UploadRequest
+from assay_core.records.upload import (
+    UPLOAD_MESSAGE,
+    AnnouncedSegment,
+    Part,
+    SegmentAnswer,
+    SegmentChunk,
+    upload_of,
+)
 from assay_sampling.errors import ParameterError, StorageError
 from assay_server.campaigns.ingest.segments import Answer, Ingest, Upload
 from assay_server.limits import Limits, UploadLimits
@@ -75,7 +81,7 @@ def uploads(ingest: Ingest, executor: Executor, limits: Limits) -> Method:
                 reader.cancel()
                 await stream.end()
 
-    return grpc.stream_stream_rpc_method_handler(answered, UploadRequest.FromString, serialized)
+    return grpc.stream_stream_rpc_method_handler(answered, UPLOAD_MESSAGE.FromString, serialized)
 
 
 class _Stream:
