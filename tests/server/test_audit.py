@@ -22,7 +22,7 @@ from assay_sampling.errors import ParameterError, StorageError
 from assay_server.access.audit import AuditedStore, AuditLog, begin_note, forget_note, note_subject
 from assay_server.access.caller import EVERY_PROJECT, OWNER_ID, Caller, IdentityDirectory, called_by
 from assay_server.app import Server
-from assay_server.rpc.handlers.people import read_audit, set_role
+from assay_server.rpc.handlers.lab import read_audit, set_role
 from assay_server.rpc.interceptors import Access, AccessInterceptor, answers_of
 from assay_server.store.people import Identity
 from assay_server.store.sql import MetadataStore

@@ -20,7 +20,7 @@ from assay_server.access.audit import AuditedStore, begin_note
 from assay_server.access.caller import Caller, called_by
 from assay_server.app import Server
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
-from assay_server.rpc.handlers.people import budgets, set_budget
+from assay_server.rpc.handlers.lab import budgets, set_budget
 from assay_server.store.people import Identity
 from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore

@@ -23,8 +23,7 @@ from assay_server.rpc.handlers.agents import AgentHandler
 from assay_server.rpc.handlers.archives import ArchiveHandler
 from assay_server.rpc.handlers.bundles import BundleHandler
 from assay_server.rpc.handlers.campaigns import CampaignHandler
-from assay_server.rpc.handlers.lab import LabHandler
-from assay_server.rpc.handlers.people import budgets, read_audit, set_budget, set_role
+from assay_server.rpc.handlers.lab import LabHandler, budgets, read_audit, set_budget, set_role
 from assay_server.rpc.handlers.published import PublishedHandler
 from assay_server.rpc.interceptors import Access
 from assay_server.rpc.quotas import ConcurrencyLimit
