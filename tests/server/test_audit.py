@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import grpc
 import pytest
@@ -22,8 +23,10 @@ from assay_sampling.errors import ParameterError, StorageError
 from assay_server.access.audit import AuditedStore, AuditLog, begin_note, forget_note, note_subject
 from assay_server.access.caller import EVERY_PROJECT, OWNER_ID, Caller, IdentityDirectory, called_by
 from assay_server.app import Server
+from assay_server.limits import CallerLimits
 from assay_server.rpc.handlers.lab import read_audit, set_role
-from assay_server.rpc.interceptors import Access, AccessInterceptor, answers_of
+from assay_server.rpc.interceptors import Access, CallInterceptor, answers_of
+from assay_server.rpc.quotas import Quotas
 from assay_server.store.people import Identity
 from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
@@ -161,9 +164,10 @@ class TestCalls:
             return grpc.unary_unary_rpc_method_handler(gone, campaign_pb2.CancelRequest.FromString)
 
         async def broken() -> None:
-            access = AccessInterceptor(Access(store, IdentityDirectory(store), AuditLog(store, 1, 9)))
+            access = Access(store, IdentityDirectory(store), AuditLog(store, 1, 9))
+            interceptor = CallInterceptor(access, Mock(), Quotas(CallerLimits()))
             details: Any = SimpleNamespace(method="/assay.v1.CampaignService/Cancel")
-            guarded = await access.intercept_service(continuation, details)
+            guarded = await interceptor.intercept_service(continuation, details)
             await anext(answers_of(guarded)(b"", cast(Any, EndedCall(code))))
 
         with pytest.raises(asyncio.CancelledError):

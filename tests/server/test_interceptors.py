@@ -13,9 +13,12 @@ import pytest
 
 from assay_core.identity.roles import IdentityKind
 from assay_sampling.errors import NotPermittedError
+from assay_server.access.audit import AuditLog
+from assay_server.access.caller import IdentityDirectory
 from assay_server.limits import CallerLimits
-from assay_server.rpc.interceptors import Context, LimitsInterceptor, answers_of, with_answers
+from assay_server.rpc.interceptors import Access, CallInterceptor, Context, answers_of, with_answers
 from assay_server.rpc.quotas import Quotas
+from assay_server.store.sqlite import SqliteStore
 from tests.support.identity.authorities import made_authority, made_credentials
 
 KINDS = list(product((False, True), repeat=2))  # request, response streaming
@@ -42,6 +45,13 @@ class OnSocket:
     def code(self) -> grpc.StatusCode | None:
         return None
 
+    def details(self) -> str:
+        return ""
+
+    async def abort(self, code: grpc.StatusCode, details: str, metadata: Any = ()) -> None:
+        self._events.append(f"{code.name}: {details}")
+        raise grpc.aio.AbortError
+
 
 class OverTls(OnSocket):
     """One of an agent with a certificate."""
@@ -55,10 +65,6 @@ class OverTls(OnSocket):
 
     def auth_context(self) -> dict[str, tuple[bytes, ...]]:
         return {"x509_pem_cert": (self._certificate,), "transport_security_type": (b"ssl",)}
-
-    async def abort(self, code: grpc.StatusCode, details: str, metadata: Any = ()) -> None:
-        self._events.append(f"{code.name}: {details}")
-        raise grpc.aio.AbortError
 
 
 class Meter:
@@ -97,22 +103,28 @@ def handler(kind: tuple[bool, bool], events: list[str]) -> Any:
     return MAKE[kind](many if kind[1] else one, bytes.decode, str.encode)
 
 
-async def messages(*texts: str) -> AsyncIterator[str]:
+async def messages(*texts: str) -> AsyncIterator[bytes]:
     for text in texts:
-        yield text
+        yield text.encode()
 
 
 async def answered(made: Any, text: str = "word", context: Any = None) -> str:
-    request = messages(*text) if made.request_streaming else text
+    request = messages(*text) if made.request_streaming else text.encode()
     answers = answers_of(made)(request, OnSocket([]) if context is None else context)
     return "".join([each async for each in answers])
 
 
-def limits(events: list[str], **quota: int) -> LimitsInterceptor:
-    return LimitsInterceptor(Meter(events), Quotas(CallerLimits(**quota)))
+# Its rule lets the owner of the socket in, and asks for no entry in the audit log.
+METHOD = "/assay.v1.LabService/ReadAudit"
 
 
-async def behind(interceptor: LimitsInterceptor, inner: Any, method: str = "/assay.v1.Service/Call") -> Any:
+def interceptor_of(events: list[str], **quota: int) -> CallInterceptor:
+    store = SqliteStore(None)
+    access = Access(store, IdentityDirectory(store), AuditLog(store, 1, 9))
+    return CallInterceptor(access, cast(Any, Meter(events)), Quotas(CallerLimits(**quota)))
+
+
+async def behind(interceptor: CallInterceptor, inner: Any, method: str = METHOD) -> Any:
     async def continuation(_details: Any) -> Any:
         return inner
 
@@ -121,22 +133,23 @@ async def behind(interceptor: LimitsInterceptor, inner: Any, method: str = "/ass
 
 def test_a_methods_handler_is_made_once_and_unknown_names_are_not_remembered() -> None:
     events: list[str] = []
-    looked, interceptor = list[str](), limits(events)
+    looked = list[str]()
 
     async def continuation(details: Any) -> Any:
         looked.append(details.method)
         return None if details.method == "/unknown" else handler((False, False), events)
 
     async def run() -> None:
+        interceptor = interceptor_of(events)
         for _ in range(2):
-            known: Any = SimpleNamespace(method="/a/Call")
+            known: Any = SimpleNamespace(method=METHOD)
             assert await answered(await interceptor.intercept_service(continuation, known)) == "WORD"
             unknown: Any = SimpleNamespace(method="/unknown")
             assert await interceptor.intercept_service(continuation, unknown) is None
 
     asyncio.run(run())
-    assert events == ["Call begins", "answers", "OK"] * 2
-    assert looked == ["/a/Call", "/unknown", "/unknown"]
+    assert events == ["ReadAudit begins", "answers", "OK"] * 2
+    assert looked == [METHOD, "/unknown", "/unknown"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -145,34 +158,44 @@ def test_a_handler_with_another_function_is_of_the_kind_it_was(kind: tuple[bool,
     second = answers_of(handler(kind, events))
     made: Any = with_answers(first, second)
     assert (made.request_streaming, made.response_streaming) == kind
-    assert (made.request_deserializer, made.response_serializer) == (bytes.decode, str.encode)
-    assert with_answers(first, second, decodes=False).request_deserializer is None
-    assert (asyncio.run(answered(made)), events[0]) == ("WORD", "answers")
+    assert (made.request_deserializer, made.response_serializer) == (None, str.encode)
+
+    async def run() -> str:
+        request = texts() if kind[0] else "word"
+        return "".join([each async for each in answers_of(made)(request, cast(Any, OnSocket([])))])
+
+    async def texts() -> AsyncIterator[str]:
+        for letter in "word":
+            yield letter
+
+    assert (asyncio.run(run()), events[0]) == ("WORD", "answers")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_call_is_counted_to_its_last_answer(kind: tuple[bool, bool]) -> None:
     events: list[str] = []
-    interceptor = limits(events)
 
-    async def run() -> str:
-        return await answered(await behind(interceptor, handler(kind, events)))
+    async def run() -> None:
+        interceptor = interceptor_of(events)
+        assert await answered(await behind(interceptor, handler(kind, events))) == "WORD"
+        assert interceptor.busy == 0
 
-    assert asyncio.run(run()) == "WORD"
+    asyncio.run(run())
     end = "OK stream" if any(kind) else "OK"
-    assert events == ["Call begins", "answers", *(["closed"] if kind[1] else []), end]
-    assert interceptor.busy == 0
+    assert events == ["ReadAudit begins", "answers", *(["closed"] if kind[1] else []), end]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_error_passes_and_is_counted(kind: tuple[bool, bool]) -> None:
+def test_an_error_becomes_a_status_and_is_counted(kind: tuple[bool, bool]) -> None:
     events: list[str] = []
 
     async def run() -> None:
-        await answered(await behind(limits(events), handler(kind, events)), "bad")
+        made = await behind(interceptor_of(events), handler(kind, events))
+        await answered(made, "bad", OnSocket(events))
 
-    with pytest.raises(NotPermittedError):
+    with pytest.raises(grpc.aio.AbortError):
         asyncio.run(run())
+    assert events[-2] == "PERMISSION_DENIED: x: it is bad; be good"
     assert events[-1] == ("UNKNOWN stream" if any(kind) else "UNKNOWN")
 
 
@@ -181,13 +204,14 @@ def test_answers_that_nobody_takes_end_before_their_call_is_counted(request_stre
     events: list[str] = []
 
     async def run() -> None:
-        made = await behind(limits(events), handler((request_streams, True), events))
-        stream = answers_of(made)(messages("word") if request_streams else "word", cast(Any, OnSocket([])))
+        made = await behind(interceptor_of(events), handler((request_streams, True), events))
+        request: Any = messages("word") if request_streams else b"word"
+        stream = answers_of(made)(request, cast(Any, OnSocket([])))
         assert await anext(stream) == "W"
         await stream.aclose()
 
     asyncio.run(run())
-    assert events == ["Call begins", "answers", "closed", "CANCELLED stream"]
+    assert events == ["ReadAudit begins", "answers", "closed", "CANCELLED stream"]
 
 
 def test_one_beyond_its_quota_is_refused_before_anything_else_and_the_owner_is_not() -> None:
@@ -195,13 +219,13 @@ def test_one_beyond_its_quota_is_refused_before_anything_else_and_the_owner_is_n
     who = made_credentials(made_authority(), IdentityKind.AGENT, "a" * 32)
 
     async def run() -> None:
-        made = await behind(limits(events, caller_calls=0), handler((False, False), events))
+        made = await behind(interceptor_of(events, caller_calls=0), handler((False, False), events))
         with pytest.raises(grpc.aio.AbortError):
             await answered(made, context=OverTls(events, who.certificate))
         assert await answered(made) == "WORD"
 
     asyncio.run(run())
     begins, refusal, ends, *of_owner = events
-    assert (begins, ends) == ("Call begins", "UNKNOWN")
+    assert (begins, ends) == ("ReadAudit begins", "UNKNOWN")
     assert refusal.startswith(f"RESOURCE_EXHAUSTED: caller {'a' * 32}: it has 0 calls under way already")
-    assert of_owner == ["Call begins", "answers", "OK"]
+    assert of_owner == ["ReadAudit begins", "answers", "OK"]

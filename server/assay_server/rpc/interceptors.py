@@ -1,4 +1,4 @@
-"""The two interceptors before every call: limits of each caller, then who calls and whether they may.
+"""The interceptor before every call: limits of each caller, then who calls and whether they may.
 
 Whoever opened the server's own socket has no quota: all agents of a machine are that one caller.
 
@@ -84,11 +84,8 @@ def answers_of(handler: Any) -> Answers:
     return answers
 
 
-def with_answers(handler: Any, answers: Answers, *, decodes: bool = True) -> Method:
-    """A handler of the kind of ``handler`` with another function.
-
-    ``decodes`` False: the function is given requests as bytes.
-    """
+def with_answers(handler: Any, answers: Answers) -> Method:
+    """A handler of the kind of ``handler`` with another function, which gets requests as bytes."""
 
     async def one(request: Any, context: Context) -> Any:
         [answer] = [each async for each in answers(request, context)]  # to its end, as audited as a stream's
@@ -97,64 +94,7 @@ def with_answers(handler: Any, answers: Answers, *, decodes: bool = True) -> Met
     streams = handler.request_streaming, handler.response_streaming
     kind = "_".join("stream" if each else "unary" for each in streams)
     make: Callable[..., Method] = getattr(grpc, f"{kind}_rpc_method_handler")
-    decode = handler.request_deserializer if decodes else None
-    return make(answers if handler.response_streaming else one, decode, handler.response_serializer)
-
-
-class LimitsInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
-    """The first interceptor, so that what it refuses costs nothing else, and that it counts every refusal.
-
-    Only calls that are served are counted: whoever calls others makes no new labels.
-    """
-
-    def __init__(self, metrics: ServerMetrics, quotas: Quotas) -> None:
-        self._metrics = metrics
-        self._quotas = quotas
-        self._handlers: dict[str, Any] = {}  # of methods that are served, so callers cannot fill the memory
-        self.busy = 0  # calls under way that are no streams
-
-    async def intercept_service(
-        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
-    ) -> Any:
-        method = str(handler_call_details.method)
-        if method not in self._handlers:
-            handler = await continuation(handler_call_details)
-            if handler is None:
-                return None
-            self._handlers[method] = self._limited(handler, method.rpartition("/")[2])
-        return self._handlers[method]
-
-    def _limited(self, handler: Any, call: str) -> Method:
-        answers, streams = answers_of(handler), bool(handler.request_streaming or handler.response_streaming)
-
-        async def limited(request: Any, context: Context) -> AsyncGenerator[Any]:
-            with self._counted(call, streams, context), contextlib.ExitStack() as quota:
-                if (who := _quota_of(_peer_of(context))) is not None:
-                    try:
-                        quota.enter_context(self._quotas.used(who, call))
-                    except AssayError as error:
-                        await abort(context, error, call)
-                async with contextlib.aclosing(answers(request, context)) as stream:
-                    async for each in stream:
-                        yield each
-
-        return with_answers(handler, limited)
-
-    @contextlib.contextmanager
-    def _counted(self, call: str, streams: bool, context: Context) -> Iterator[None]:
-        began, code = time.perf_counter(), grpc.StatusCode.CANCELLED.name
-        log_about_from_now(call=call, address=str(context.peer()).rstrip(":") or "unknown")
-        self._metrics.began(call)
-        self.busy += not streams
-        try:
-            yield
-            code = _status_of(context, grpc.StatusCode.OK).name
-        except Exception:
-            code = _status_of(context, grpc.StatusCode.UNKNOWN).name
-            raise
-        finally:
-            self.busy -= not streams
-            self._metrics.ended(call, code, None if streams else time.perf_counter() - began)
+    return make(answers if handler.response_streaming else one, None, handler.response_serializer)
 
 
 def _quota_of(peer: Peer) -> str | None:
@@ -249,48 +189,92 @@ class LastingCalls:
                 lasting.changed.set_result(None)
 
 
-class AccessInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
-    """Refuses what the table does not allow. Make it on the event loop of its server.
+class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
+    """Counts calls, and refuses what quotas or the table do not allow. Make it on its server's event loop.
 
-    ``joining``: on the listener for joining, which answers only the calls that are open to anybody; other
-    listeners answer none of those.
+    Quotas come first, so that what they refuse costs nothing else. Only calls that are served are counted:
+    whoever calls others makes no new labels. ``joining``: on the listener for joining, which answers only the
+    calls that are open to anybody; other listeners answer none of those.
     """
 
     def __init__(
-        self, access: Access, *, recheck_seconds: float = RECHECK_SECONDS, joining: bool = False
+        self,
+        access: Access,
+        metrics: ServerMetrics,
+        quotas: Quotas,
+        *,
+        recheck_seconds: float = RECHECK_SECONDS,
+        joining: bool = False,
     ) -> None:
-        self._access = access
+        self._access, self._metrics, self._quotas = access, metrics, quotas
         self._joining = joining
+        self._handlers: dict[str, Any] = {}  # of methods that are served, so callers cannot fill the memory
         self._bad_requests = PerMinute(BAD_REQUESTS_LOGGED_PER_MINUTE)
         self._lasting = LastingCalls(recheck_seconds)
+        self.busy = 0  # calls under way that are no streams
         access.directory.listen(self._lasting.changed)
 
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> Any:
-        handler = await continuation(handler_call_details)
         method = str(handler_call_details.method)
-        return None if handler is None else self._guarded(_Call(method, rule_of(method), handler))
+        if method not in self._handlers:
+            handler = await continuation(handler_call_details)
+            if handler is None:
+                return None
+            self._handlers[method] = self._guarded(_Call(method, rule_of(method), handler))
+        return self._handlers[method]
 
     def _guarded(self, call: _Call) -> Method:
-        answers, streams = answers_of(call.handler), bool(call.handler.response_streaming)
+        answers = answers_of(call.handler)
 
         async def guarded(request: Any, context: Context) -> AsyncGenerator[Any]:
-            async with self._recorded(call, context):
-                caller = await self._admitted(call, context)
-                message = await self._received(request, call, caller)
-                async with contextlib.aclosing(answers(message, context)) as stream:
-                    if not streams or caller is None or caller.is_owner:  # nothing about an owner can change
-                        async for answer in stream:
-                            yield answer
-                        return
-                    recheck = partial(self._recheck, call, context, caller)
-                    allowed = self._lasting.while_allowed(stream, caller.identity_id, recheck)
-                    async with contextlib.aclosing(allowed):
-                        async for answer in allowed:
-                            yield answer
+            with self._counted(call, context), contextlib.ExitStack() as quota:
+                await self._take(quota, call, context)
+                async with self._recorded(call, context):
+                    caller = await self._admitted(call, context)
+                    message = await self._received(request, call, caller)
+                    async with (
+                        contextlib.aclosing(answers(message, context)) as stream,
+                        contextlib.aclosing(self._while_allowed(stream, call, context, caller)) as parts,
+                    ):
+                        async for part in parts:
+                            yield part
 
-        return with_answers(call.handler, guarded, decodes=False)
+        return with_answers(call.handler, guarded)
+
+    @contextlib.contextmanager
+    def _counted(self, call: _Call, context: Context) -> Iterator[None]:
+        streams = bool(call.handler.request_streaming or call.handler.response_streaming)
+        began, code = time.perf_counter(), grpc.StatusCode.CANCELLED.name
+        log_about_from_now(call=call.name, address=str(context.peer()).rstrip(":") or "unknown")
+        self._metrics.began(call.name)
+        self.busy += not streams
+        try:
+            yield
+            code = _status_of(context, grpc.StatusCode.OK).name
+        except Exception:
+            code = _status_of(context, grpc.StatusCode.UNKNOWN).name
+            raise
+        finally:
+            self.busy -= not streams
+            self._metrics.ended(call.name, code, None if streams else time.perf_counter() - began)
+
+    async def _take(self, quota: contextlib.ExitStack, call: _Call, context: Context) -> None:
+        if (who := _quota_of(_peer_of(context))) is not None:
+            try:
+                quota.enter_context(self._quotas.used(who, call.name))
+            except AssayError as error:
+                await abort(context, error, call.name)
+
+    def _while_allowed(
+        self, stream: AsyncGenerator[Any], call: _Call, context: Context, caller: Caller | None
+    ) -> AsyncGenerator[Any]:
+        """The answers of a call, in parts until its caller may no longer make it."""
+        if not call.handler.response_streaming or caller is None or caller.is_owner:
+            return stream  # nothing about an owner can change
+        recheck = partial(self._recheck, call, context, caller)
+        return self._lasting.while_allowed(stream, caller.identity_id, recheck)
 
     async def _admitted(self, call: _Call, context: Context) -> Caller | None:
         """The caller, if it may make this call, else an error; None: anybody may."""

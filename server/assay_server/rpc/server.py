@@ -27,7 +27,7 @@ from assay_server.access.table import services
 from assay_server.limits import DEFAULT_LIMITS, JOIN_LIMITS, CallLimits, Limits
 from assay_server.metrics.server_metrics import ServerMetrics
 from assay_server.rpc.binding import bound, group_called, places_taken
-from assay_server.rpc.interceptors import AccessInterceptor, LimitsInterceptor
+from assay_server.rpc.interceptors import CallInterceptor
 from assay_server.rpc.quotas import ConcurrencyLimit, Quotas
 from assay_server.rpc.services import Handlers, add_services, services_of
 from assay_server.rpc.threads import Context, Threads
@@ -97,7 +97,7 @@ class RpcServer:
         self._listen, self._handlers = listen, handlers
         self._limits, self._metrics = limits, metrics
         self._socket_group = group_called(socket_group) if socket_group else None
-        self._callers: list[LimitsInterceptor] = []
+        self._interceptors: list[CallInterceptor] = []
         self._servers: list[grpc.aio.Server] = []
         self._threads = Threads.of(limits)
         self._health: HealthServicer | None = None
@@ -144,7 +144,7 @@ class RpcServer:
         self._handlers.agents.drain()
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
-        while (busy := sum(each.busy for each in self._callers)) and loop.time() < until:
+        while (busy := sum(each.busy for each in self._interceptors)) and loop.time() < until:
             await asyncio.sleep(_LOOK_SECONDS)
         if busy:
             _log.warning("%d calls are cut off: they took longer than --drain", busy)
@@ -189,11 +189,11 @@ class RpcServer:
     def _server(self, *, joining: bool) -> grpc.aio.Server:
         limits = self._limits.calls
         options = _options(limits) | (_joining_options() if joining else {})
-        callers = LimitsInterceptor(self._metrics, Quotas(self._limits.callers))
-        self._callers.append(callers)
-        access = AccessInterceptor(self._handlers.access, joining=joining)
+        quotas = Quotas(self._limits.callers)
+        interceptor = CallInterceptor(self._handlers.access, self._metrics, quotas, joining=joining)
+        self._interceptors.append(interceptor)
         server = grpc.aio.server(
-            interceptors=[callers, access],
+            interceptors=[interceptor],
             options=list(options.items()),
             maximum_concurrent_rpcs=JOIN_LIMITS.join_calls if joining else limits.calls,
         )

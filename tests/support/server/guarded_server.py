@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import grpc
 from google.protobuf.descriptor import MethodDescriptor
@@ -32,8 +33,10 @@ from assay_sampling.errors import AssayError
 from assay_server.access.audit import AuditLog
 from assay_server.access.caller import IdentityDirectory, current_caller
 from assay_server.identity.authority import Authority
+from assay_server.limits import CallerLimits
 from assay_server.rpc.errors import abort
-from assay_server.rpc.interceptors import Access, AccessInterceptor
+from assay_server.rpc.interceptors import Access, CallInterceptor
+from assay_server.rpc.quotas import Quotas
 from assay_server.store.people import Identity
 from assay_server.store.sql import MetadataStore
 from tests.support.identity.authorities import DAY, made_authority, made_credentials, now
@@ -42,6 +45,9 @@ FILES = (
     agent_pb2, archive_pb2, bundle_pb2, campaign_pb2, identity_pb2, ingest_pb2, lab_pb2, records_pb2,
     health_pb2,
 )  # fmt: skip
+
+
+UNBOUNDED = CallerLimits(caller_calls=10**6, caller_calls_per_second=10**6)
 
 
 def every_call() -> Iterator[MethodDescriptor]:
@@ -91,7 +97,7 @@ async def guarded_server(
 ) -> AsyncIterator[GuardedServer]:
     directory = IdentityDirectory(store)
     access = Access(store, directory, AuditLog(store, 1, 5))
-    interceptor = AccessInterceptor(access, recheck_seconds=recheck_seconds)
+    interceptor = CallInterceptor(access, Mock(), Quotas(UNBOUNDED), recheck_seconds=recheck_seconds)
     server = grpc.aio.server(interceptors=[interceptor])
     answered: list[tuple[str, str]] = []
     for file in FILES:
