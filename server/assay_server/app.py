@@ -181,9 +181,7 @@ class Server:
             # Its libraries are needed only here.
             from assay_server.web.page import LivePage  # noqa: PLC0415
 
-            self.page = LivePage(
-                settings.web_place, coordinator, handlers, access, limits=limits, reports=so_far
-            )
+            self.page = LivePage(settings.web_place, handlers, limits=limits, reports=so_far)
             handlers = replace(handlers, web_link=self.page.link)
         self.rpc = RpcServer(
             _addresses(settings),

@@ -36,27 +36,24 @@ _ABORT_SECONDS = 5.0
 _log = logging.getLogger(__name__)
 
 
-_CODES: tuple[tuple[type[AssayError], grpc.StatusCode], ...] = (
-    (NotIdentifiedError, grpc.StatusCode.UNAUTHENTICATED),
-    (NotPermittedError, grpc.StatusCode.PERMISSION_DENIED),
-    (UnknownThingError, grpc.StatusCode.NOT_FOUND),
-    (NotYetError, grpc.StatusCode.FAILED_PRECONDITION),
-    (CampaignError, grpc.StatusCode.INVALID_ARGUMENT),
-    (ParameterError, grpc.StatusCode.INVALID_ARGUMENT),
-    (InputError, grpc.StatusCode.INVALID_ARGUMENT),
-    (LaunchTableError, grpc.StatusCode.INVALID_ARGUMENT),
-    (RefusedError, grpc.StatusCode.FAILED_PRECONDITION),
-    (CounterUnavailableError, grpc.StatusCode.FAILED_PRECONDITION),
-    (RunFailedError, grpc.StatusCode.FAILED_PRECONDITION),
-    (MissingExtraError, grpc.StatusCode.FAILED_PRECONDITION),
+# The first that fits: some errors are CampaignErrors, too.
+_CODES: tuple[tuple[tuple[type[AssayError], ...], grpc.StatusCode], ...] = (
+    ((NotIdentifiedError,), grpc.StatusCode.UNAUTHENTICATED),
+    ((NotPermittedError,), grpc.StatusCode.PERMISSION_DENIED),
+    ((UnknownThingError,), grpc.StatusCode.NOT_FOUND),
+    (
+        (NotYetError, RefusedError, CounterUnavailableError, RunFailedError, MissingExtraError),
+        grpc.StatusCode.FAILED_PRECONDITION,
+    ),
+    ((CampaignError, ParameterError, InputError, LaunchTableError), grpc.StatusCode.INVALID_ARGUMENT),
     # Agents retry: their data stays in the spool until the disk accepts it again.
-    (StorageError, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    ((StorageError,), grpc.StatusCode.RESOURCE_EXHAUSTED),
 )
 
 
 def status_code(error: AssayError) -> grpc.StatusCode:
     """The gRPC status of an error."""
-    return next((code for kind, code in _CODES if isinstance(error, kind)), grpc.StatusCode.INTERNAL)
+    return next((code for kinds, code in _CODES if isinstance(error, kinds)), grpc.StatusCode.INTERNAL)
 
 
 async def abort(context: grpc.aio.ServicerContext[Any, Any], error: Exception, call: str) -> NoReturn:

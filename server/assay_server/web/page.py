@@ -22,10 +22,8 @@ from assay_server.access.audit import note_subject
 from assay_server.access.caller import current_caller
 from assay_server.campaigns.analysing.executors import WorkerPool
 from assay_server.campaigns.analysing.provisional import ProvisionalReports
-from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.limits import Limits
 from assay_server.places import WebPlace
-from assay_server.rpc.interceptors import Access
 from assay_server.rpc.quotas import Quotas
 from assay_server.rpc.services import Handlers
 from assay_server.rpc.threads import BoundedThreads
@@ -59,9 +57,7 @@ class LivePage:
 
     Args:
         place: where.
-        coordinator: store and scheduler.
         handlers: those of gRPC, which answer here, too.
-        access: who may ask.
         limits: bounds of callers and streams.
         reports: makes reports of campaigns that still run.
     """
@@ -69,13 +65,12 @@ class LivePage:
     def __init__(
         self,
         place: WebPlace,
-        coordinator: Coordinator,
         handlers: Handlers,
-        access: Access,
         *,
         limits: Limits,
         reports: ProvisionalReports,
     ) -> None:
+        coordinator, access = handlers.coordinator, handlers.access
         pulse = Pulse()
         coordinator.listen(pulse.heard)
         self._directory = access.directory
