@@ -131,62 +131,13 @@ class _Call:
 
 @dataclass(eq=False)
 class _LastingCall:
-    """A call under way; ``changed`` is done when its caller's identity has changed since the last check."""
+    """A call under way that is answered in parts; ``changed`` is done when its caller's identity has changed
+    since the last check."""
 
     identity_id: str
     recheck: Callable[[], Awaitable[None]]
     changed: asyncio.Future[None]
     checked: float  # by the loop's clock
-
-
-class LastingCalls:
-    """The lasting calls of a server. Make it on the server's event loop; any thread may call ``changed``."""
-
-    def __init__(self, recheck_seconds: float = RECHECK_SECONDS) -> None:
-        self._recheck_seconds = recheck_seconds
-        self._loop = asyncio.get_running_loop()
-        self._calls: set[_LastingCall] = set()
-
-    def changed(self, identities: frozenset[str]) -> None:
-        """These identities are not as they were."""
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(self._wake, identities)
-
-    async def while_allowed(
-        self, stream: AsyncGenerator[Any], identity_id: str, recheck: Callable[[], Awaitable[None]]
-    ) -> AsyncGenerator[Any]:
-        """The answers of a call of somebody, until ``recheck`` raises that they may no longer make it."""
-        lasting = _LastingCall(identity_id, recheck, self._loop.create_future(), self._loop.time())
-        self._calls.add(lasting)
-        try:
-            while (answer := await self._next(stream, lasting)) is not _END:
-                yield answer
-        finally:
-            self._calls.discard(lasting)
-
-    async def _next(self, stream: AsyncGenerator[Any], lasting: _LastingCall) -> Any:
-        step: asyncio.Future[Any] = asyncio.ensure_future(anext(stream, _END))
-        try:
-            while not step.done():
-                either = {step, lasting.changed}
-                await asyncio.wait(either, timeout=self._recheck_seconds, return_when=asyncio.FIRST_COMPLETED)
-                late = self._loop.time() - lasting.checked >= self._recheck_seconds
-                if lasting.changed.done() or late:
-                    lasting.changed, lasting.checked = self._loop.create_future(), self._loop.time()
-                    await lasting.recheck()
-            return await step
-        finally:
-            if not step.done():
-                step.cancel()
-                with contextlib.suppress(asyncio.CancelledError, Exception):
-                    await step
-            elif not step.cancelled():
-                step.exception()  # if the call ended meanwhile, the step saw that as an error of its own
-
-    def _wake(self, identities: frozenset[str]) -> None:
-        for lasting in self._calls:
-            if lasting.identity_id in identities and not lasting.changed.done():
-                lasting.changed.set_result(None)
 
 
 class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
@@ -210,9 +161,11 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         self._joining = joining
         self._handlers: dict[str, Any] = {}  # of methods that are served, so callers cannot fill the memory
         self._bad_requests = PerMinute(BAD_REQUESTS_LOGGED_PER_MINUTE)
-        self._lasting = LastingCalls(recheck_seconds)
+        self._recheck_seconds = recheck_seconds
+        self._loop = asyncio.get_running_loop()
+        self._lasting: set[_LastingCall] = set()
         self.busy = 0  # calls under way that are no streams
-        access.directory.listen(self._lasting.changed)
+        access.directory.listen(self._identities_changed)
 
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
@@ -267,14 +220,51 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             except AssayError as error:
                 await abort(context, error, call.name)
 
-    def _while_allowed(
+    async def _while_allowed(
         self, stream: AsyncGenerator[Any], call: _Call, context: Context, caller: Caller | None
     ) -> AsyncGenerator[Any]:
-        """The answers of a call, in parts until its caller may no longer make it."""
+        """The answers of a call; if they are parts, until its caller may no longer make it."""
         if not call.handler.response_streaming or caller is None or caller.is_owner:
-            return stream  # nothing about an owner can change
+            async for answer in stream:  # nothing about an owner can change
+                yield answer
+            return
         recheck = partial(self._recheck, call, context, caller)
-        return self._lasting.while_allowed(stream, caller.identity_id, recheck)
+        lasting = _LastingCall(caller.identity_id, recheck, self._loop.create_future(), self._loop.time())
+        self._lasting.add(lasting)
+        try:
+            while (answer := await self._next(stream, lasting)) is not _END:
+                yield answer
+        finally:
+            self._lasting.discard(lasting)
+
+    async def _next(self, stream: AsyncGenerator[Any], lasting: _LastingCall) -> Any:
+        step: asyncio.Future[Any] = asyncio.ensure_future(anext(stream, _END))
+        try:
+            while not step.done():
+                either = {step, lasting.changed}
+                await asyncio.wait(either, timeout=self._recheck_seconds, return_when=asyncio.FIRST_COMPLETED)
+                late = self._loop.time() - lasting.checked >= self._recheck_seconds
+                if lasting.changed.done() or late:
+                    lasting.changed, lasting.checked = self._loop.create_future(), self._loop.time()
+                    await lasting.recheck()
+            return await step
+        finally:
+            if not step.done():
+                step.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await step
+            elif not step.cancelled():
+                step.exception()  # if the call ended meanwhile, the step saw that as an error of its own
+
+    def _identities_changed(self, identities: frozenset[str]) -> None:
+        """Have calls that last check their callers again. Any thread may call this."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._wake, identities)
+
+    def _wake(self, identities: frozenset[str]) -> None:
+        for lasting in self._lasting:
+            if lasting.identity_id in identities and not lasting.changed.done():
+                lasting.changed.set_result(None)
 
     async def _admitted(self, call: _Call, context: Context) -> Caller | None:
         """The caller, if it may make this call, else an error; None: anybody may."""
