@@ -34,7 +34,7 @@ from assay_core.records.campaign import SetAsideReason
 from assay_server.places import RecordsPlace
 from assay_server.store.model import PublishedFile, Segment, SegmentParts
 from assay_server.store.objects.bucket import PROBES, Bucket, MissingObjectError, probe_bucket
-from assay_server.store.objects.cache import RecordFetcher
+from assay_server.store.objects.cache import RecordCache
 from assay_server.store.quarantine_files import MANIFEST, MovedFiles
 from assay_server.store.record_store import BUNDLES, STAGED_REPORT, CheckContent, KnownFiles, report_file
 from assay_server.store.records import DamagedSegmentError, LocalRecordStore, checked_parts
@@ -51,7 +51,7 @@ class ObjectRecordStore:
     def __init__(self, bucket: Bucket, place: RecordsPlace) -> None:
         self._place = place
         self._bucket, self._url = bucket, place.url
-        self._fetcher = RecordFetcher(bucket, place)
+        self._cache = RecordCache(bucket, place)
         self._aside = _ObjectsAside(bucket)
         self._making_folder = place.cache_folder / f"making-{secrets.token_hex(6)}"
         self._making = LocalRecordStore(self._making_folder, shared=True, staged=self.staged)
@@ -88,7 +88,7 @@ class ObjectRecordStore:
         try:
             with storage_errors(self._making_folder):
                 self._bucket.put_file(name, path)
-                self._fetcher.cache.put(name, path)
+                self._cache.put(name, path)
         finally:
             self._making.withdraw(made.file)
         return made
@@ -145,10 +145,10 @@ class ObjectRecordStore:
         return self._aside.all()
 
     def reading(self, file: str) -> contextlib.AbstractContextManager[Path]:
-        return self._fetcher.reading(f"records/{file}")
+        return self._cache.reading(f"records/{file}")
 
     def let_go(self, file: str) -> None:
-        self._fetcher.cache.forget(f"records/{file}")
+        self._cache.forget(f"records/{file}")
 
     def location(self, file: str) -> str:
         return f"{self._url}/records/{file}"
@@ -167,11 +167,11 @@ class ObjectRecordStore:
     def delete_run(self, run_id: str) -> None:
         for top in ("records", "staging"):
             self._bucket.remove(self._names(f"{top}/{run_id}"))
-        self._fetcher.cache.forget_all(f"records/{run_id}")
+        self._cache.forget_all(f"records/{run_id}")
 
     def delete_report(self, campaign_id: str) -> None:
         self._bucket.remove(self._names(f"reports/{campaign_id}"))
-        self._fetcher.cache.forget_all(f"reports/{campaign_id}")
+        self._cache.forget_all(f"reports/{campaign_id}")
 
     def take_in(self, source: Path, file: str) -> None:
         with storage_errors(source):
@@ -183,14 +183,14 @@ class ObjectRecordStore:
             self._bucket.put_file(f"{BUNDLES}/{file}", source)
 
     def reading_bundle(self, file: str) -> contextlib.AbstractContextManager[Path]:
-        return self._fetcher.reading(f"{BUNDLES}/{file}")
+        return self._cache.reading(f"{BUNDLES}/{file}")
 
     def has_bundle(self, file: str) -> bool:
         return self._bucket.look_at(f"{BUNDLES}/{file}") is not None
 
     def remove_bundle(self, file: str) -> None:
         self._bucket.remove([f"{BUNDLES}/{file}"])
-        self._fetcher.cache.forget(f"{BUNDLES}/{file}")
+        self._cache.forget(f"{BUNDLES}/{file}")
 
     def write_report(self, campaign_id: str, form: str, data: bytes) -> None:
         self._bucket.replace(_report(campaign_id, form), data)
@@ -211,7 +211,7 @@ class ObjectRecordStore:
         self._bucket.remove(list(staged.values()))
 
     def report_path(self, campaign_id: str, form: str) -> Path:
-        return self._fetcher.report(_report(campaign_id, form))
+        return self._cache.report(_report(campaign_id, form))
 
 
 class _ObjectsAside:
