@@ -42,8 +42,8 @@ from assay_server.campaigns.errors import known_campaign
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.content_hash import fresh_hash_of
 from assay_server.maintenance.check import LaunchTables, broken_in_campaign, broken_in_run
+from assay_server.maintenance.database_copy import METADATA
 from assay_server.maintenance.manifest import MANIFEST, HashedReader, KeptFile, parse_manifest
-from assay_server.maintenance.stored_files import METADATA
 from assay_server.store.migrate import HEAD
 from assay_server.store.model import Attempt, Campaign, Run, Slice
 from assay_server.store.record_store import BUNDLES, PACKED, REPORT_FORMS

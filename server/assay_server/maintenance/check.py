@@ -25,7 +25,7 @@ from assay_server.analysis.runs.intact import what_changed
 from assay_server.campaigns.bundles import bundle_fault
 from assay_server.database.opening import AskedDatabase
 from assay_server.identity.authority import read_authority
-from assay_server.maintenance.stored_files import (
+from assay_server.maintenance.database_copy import (
     METADATA,
     copy_database,
     foreign_keys_broken,

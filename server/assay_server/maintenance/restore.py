@@ -21,6 +21,7 @@ from assay_sampling.errors import InputError, ParameterError, StorageError
 from assay_server.clock import wall_ms
 from assay_server.identity.authority import write_authority
 from assay_server.maintenance.authority_key import CERTIFICATE, ENCRYPTED_KEY, decrypted_authority
+from assay_server.maintenance.database_copy import METADATA
 from assay_server.maintenance.manifest import (
     BACKUP_VERSION,
     MANIFEST,
@@ -30,7 +31,6 @@ from assay_server.maintenance.manifest import (
     parse_manifest,
 )
 from assay_server.maintenance.revocations import Memberships, memberships_of, take_over
-from assay_server.maintenance.stored_files import METADATA
 from assay_server.state_lock import locked_state
 from assay_server.store.sqlite import SqliteStore
 

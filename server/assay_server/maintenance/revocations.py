@@ -13,7 +13,7 @@ from pathlib import Path
 
 from assay_core.identity.roles import IdentityKind, Role
 from assay_sampling.errors import AssayError
-from assay_server.maintenance.stored_files import METADATA, copy_database
+from assay_server.maintenance.database_copy import METADATA, copy_database
 from assay_server.store.people import Identity, StoredCertificate, StoredToken
 from assay_server.store.sql import SqlTransaction
 from assay_server.store.sqlite import SqliteStore

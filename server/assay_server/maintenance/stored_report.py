@@ -15,7 +15,7 @@ from assay_sampling.errors import CampaignError, ParameterError, StorageError
 from assay_server.analysis.runs.intact import require_intact
 from assay_server.campaigns.analysing.job import with_local_files
 from assay_server.campaigns.analysing.request_builder import analysis_request
-from assay_server.maintenance.stored_files import METADATA, copy_database, has_metadata
+from assay_server.maintenance.database_copy import METADATA, copy_database, has_metadata
 from assay_server.records.opening import look_at_records
 from assay_server.store.model import Campaign
 from assay_server.store.overviews import CampaignOverview
