@@ -16,12 +16,10 @@ from assay_core.program import CONTEXT_SETTINGS, distribution_version, version_o
 from assay_core.program_log import log_crashes, set_up_log
 from assay_core.settings.command_line import with_settings
 from assay_sampling.errors import AssayError, ParameterError
+from assay_server.cli.authority import init, token
 from assay_server.cli.health import health
-from assay_server.cli.init import init
-from assay_server.cli.move import move
 from assay_server.cli.output import server_extra
-from assay_server.cli.state import backup, check, restore
-from assay_server.cli.token import token
+from assay_server.cli.state import backup, check, move, restore
 from assay_server.config import ServerSettings
 from assay_server.signals import StandbyEndedError, until_asked_to_end
 
