@@ -148,14 +148,10 @@ class Bucket:
 
     def put_all_new(self, objects: Sequence[tuple[str, bytes]]) -> None:
         """As :meth:`put_new` for each of them, several at a time; raises the first error once all ended."""
-        others = [self._threads.submit(self.put_new, *each) for each in objects[1:]]
-        try:
-            for each in objects[:1]:
-                self.put_new(*each)
-        finally:
-            wait(others)
-        for other in others:
-            other.result()
+        requests = [self._threads.submit(self.put_new, *each) for each in objects]
+        wait(requests)
+        for request in requests:
+            request.result()
 
     def put_file(self, name: str, path: Path) -> None:
         """As :meth:`put_new`, with the content of a file, which is not read into memory.
