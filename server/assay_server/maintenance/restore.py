@@ -224,11 +224,11 @@ def take_over(newer: Memberships, store: SqlTransaction) -> int:
         if now != then:
             store.put_identity(now)
             changes += 1
-    known = {each.serial: each for each in store.certificates()}
+    certificates = {each.serial: each for each in store.certificates()}
     for certificate in newer.certificates:
         # Also one that was issued since: the restored server would take it for one of its own.
         if certificate.withdrawn_at_ms and not (
-            (same := known.get(certificate.serial)) and same.withdrawn_at_ms
+            (same := certificates.get(certificate.serial)) and same.withdrawn_at_ms
         ):
             store.put_certificate(certificate)
             changes += 1

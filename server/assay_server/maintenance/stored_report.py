@@ -79,10 +79,10 @@ def _named_campaign(campaigns: Sequence[CampaignOverview], state: Path, campaign
         return ids[0]
     if campaign_id in ids:
         return str(campaign_id)
-    known = ", ".join(ids[-8:]) or "none"
+    listed = ", ".join(ids[-8:]) or "none"
     if campaign_id is None:
-        raise ParameterError("ID", f"{state} has {len(ids)} campaigns", f"name one of them: {known}")
-    raise CampaignError(f"campaign {campaign_id}", f"{state} does not have it", f"it has {known}")
+        raise ParameterError("ID", f"{state} has {len(ids)} campaigns", f"name one of them: {listed}")
+    raise CampaignError(f"campaign {campaign_id}", f"{state} does not have it", f"it has {listed}")
 
 
 def _report_on_disk(campaign: Campaign, records: RecordStore) -> Report | None:

@@ -17,14 +17,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import re
 import secrets
 import shutil
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -35,7 +34,7 @@ from assay_server.places import RecordsPlace
 from assay_server.store.model import PublishedFile, Segment, SegmentParts
 from assay_server.store.objects.bucket import PROBES, Bucket, MissingObjectError, probe_bucket
 from assay_server.store.objects.cache import RecordCache
-from assay_server.store.quarantine_files import MANIFEST, MovedFiles
+from assay_server.store.quarantine_files import MANIFEST, MovedFiles, read_manifest
 from assay_server.store.record_store import BUNDLES, STAGED_REPORT, CheckContent, KnownFiles, report_file
 from assay_server.store.records import DamagedSegmentError, LocalRecordStore, checked_parts
 
@@ -240,7 +239,7 @@ class _ObjectsAside:
         now = datetime.now(UTC)
         folder = f"{_ASIDE}/{now:%Y-%m-%dT%H-%M-%SZ}-{reason}-{secrets.token_hex(3)}"
         moved = MovedFiles(folder, reason, int(now.timestamp() * 1000), sum(sizes.values()), tuple(sizes))
-        self._bucket.put_new(f"{folder}/{MANIFEST}", json.dumps(asdict(moved), indent=1).encode())
+        self._bucket.put_new(f"{folder}/{MANIFEST}", moved.manifest)
         for name, size_bytes in sizes.items():
             self._bucket.copy(name, f"{folder}/{name}", size_bytes)
         self._bucket.remove(list(sizes))
@@ -262,20 +261,12 @@ class _ObjectsAside:
             _, folder, name = each.name.split("/", 2)
             there.setdefault(folder, {})[name] = each.size_bytes
         moved_files = []
-        for folder in sorted(name for name, files in there.items() if len(files) > 1):
-            files = {name: size for name, size in there[folder].items() if name != MANIFEST}
-            reason, at_ms = self._manifest_entries(f"{_ASIDE}/{folder}")
-            moved_files.append(
-                MovedFiles(f"{_ASIDE}/{folder}", reason, at_ms, sum(files.values()), tuple(sorted(files)))
-            )
+        for name in sorted(name for name, files in there.items() if len(files) > 1):
+            files = {file: size for file, size in there[name].items() if file != MANIFEST}
+            folder = f"{_ASIDE}/{name}"
+            moved = read_manifest(folder, self._bucket.get(f"{folder}/{MANIFEST}"))
+            moved_files.append(replace(moved, file_bytes=sum(files.values()), names=tuple(sorted(files))))
         return sorted(moved_files, key=lambda each: each.set_aside_at_ms)
-
-    def _manifest_entries(self, folder: str) -> tuple[SetAsideReason, int]:
-        try:
-            document = json.loads(self._bucket.get(f"{folder}/{MANIFEST}"))
-            return SetAsideReason(document["reason"]), int(document["set_aside_at_ms"])
-        except (ValueError, KeyError, TypeError):
-            return SetAsideReason.UNKNOWN, 0
 
 
 def _staging_folder(key: AttemptKey) -> str:
