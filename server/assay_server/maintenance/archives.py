@@ -79,15 +79,17 @@ class ArchiveManifest(BaseModel):
 
 @dataclass(frozen=True)
 class _CampaignRows:
-    """All rows of a campaign that matter once it has ended: segments do not.
-
-    ``attempts``: those of one run; all together, with their logs, may be more than memory holds.
-    """
+    """All rows of a campaign that matter once it has ended: segments do not."""
 
     campaign: Campaign
     runs: tuple[Run, ...]
     slices: tuple[Slice, ...]
-    attempts: Callable[[str], list[Attempt]]
+    snapshot: Callable[[], contextlib.AbstractContextManager[SqlTransaction]]
+
+    def attempts(self, run_id: str) -> list[Attempt]:
+        """Those of one run; all together, with their logs, may be more than memory holds."""
+        with self.snapshot() as read:
+            return read.attempts(run_id)
 
     @property
     def published_bytes(self) -> int:
@@ -161,13 +163,9 @@ def _rows_of(
     campaign: Campaign,
     snapshot: Callable[[], contextlib.AbstractContextManager[SqlTransaction]],
 ) -> _CampaignRows:
-    def attempts(run_id: str) -> list[Attempt]:
-        with snapshot() as read:
-            return read.attempts(run_id)
-
     runs = store.runs(campaign.campaign_id)
     slices = [piece for run in runs for piece in store.slices(run.run_id)]
-    return _CampaignRows(campaign, tuple(runs), tuple(slices), attempts)
+    return _CampaignRows(campaign, tuple(runs), tuple(slices), snapshot)
 
 
 def _write_rows(database: Path, rows: _CampaignRows) -> None:
