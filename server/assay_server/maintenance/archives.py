@@ -45,7 +45,7 @@ from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.content_hash import fresh_hash_of
 from assay_server.maintenance.check import LaunchTables, broken_in_campaign, broken_in_run
 from assay_server.maintenance.database_copy import METADATA
-from assay_server.maintenance.manifest import MANIFEST, HashedReader, KeptFile, parse_manifest
+from assay_server.maintenance.manifest import MANIFEST, HashedReader, KeptFile, kept_file_of, parse_manifest
 from assay_server.store.migrate import HEAD
 from assay_server.store.model import Attempt, Campaign, Run, Slice
 from assay_server.store.record_store import BUNDLES, PACKED, REPORT_FORMS
@@ -123,7 +123,7 @@ def export_campaign(coordinator: Coordinator, campaign_id: str) -> Iterator[byte
         database = Path(folder) / METADATA
         _write_rows(database, rows)
         sources: list[tuple[KeptFile, contextlib.AbstractContextManager[Path]]] = [
-            (_file_entry(METADATA, database), contextlib.nullcontext(database))
+            (kept_file_of(METADATA, database), contextlib.nullcontext(database))
         ]
         for piece in rows.slices:
             if piece.file:
@@ -134,11 +134,11 @@ def export_campaign(coordinator: Coordinator, campaign_id: str) -> Iterator[byte
         for form in REPORT_FORMS if rows.campaign.has_report else ():
             path = coordinator.records.report_path(campaign_id, form)
             sources.append(
-                (_file_entry(f"reports/{campaign_id}/{path.name}", path), contextlib.nullcontext(path))
+                (kept_file_of(f"reports/{campaign_id}/{path.name}", path), contextlib.nullcontext(path))
             )
         for each in campaign.compiled.bundles:
             with coordinator.bundles.reading(each.sha256) as path:
-                kept_file = _file_entry(_bundle_name(each), path)
+                kept_file = kept_file_of(_bundle_name(each), path)
             sources.append((kept_file, coordinator.bundles.reading(each.sha256)))
         manifest = ArchiveManifest(
             campaign_id=campaign_id,
@@ -191,11 +191,6 @@ def _read_rows(database: Path) -> Iterator[_CampaignRows]:
                 raise StorageError(METADATA, f"it has {len(overviews)} campaigns instead of one")
             rows = _rows_of(read, campaign, store.snapshot)
         yield rows
-
-
-def _file_entry(name: str, path: Path) -> KeptFile:
-    with storage_errors(path):
-        return KeptFile(name=name, bytes=path.stat().st_size, hash=fresh_hash_of(path))
 
 
 def _member(kept_file: KeptFile, path: Path) -> Iterator[bytes]:

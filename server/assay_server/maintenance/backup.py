@@ -16,7 +16,6 @@ import shutil
 import sqlite3
 import tarfile
 import tempfile
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -36,12 +35,18 @@ from assay_core.program import distribution_version
 from assay_core.records.attempt import AttemptKey
 from assay_sampling.errors import ParameterError, StorageError
 from assay_server.clock import wall_ms
-from assay_server.content_hash import fresh_hash_of
 from assay_server.database.opening import AskedDatabase
 from assay_server.identity.authority import read_authority
 from assay_server.maintenance.authority_key import CERTIFICATE, ENCRYPTED_KEY, encrypted_key
 from assay_server.maintenance.database_copy import METADATA, copy_database
-from assay_server.maintenance.manifest import MANIFEST, BackupFault, BackupManifest, HashedReader, KeptFile
+from assay_server.maintenance.manifest import (
+    MANIFEST,
+    BackupFault,
+    BackupManifest,
+    HashedReader,
+    KeptFile,
+    kept_file_of,
+)
 from assay_server.records.opening import folder_of_records, look_at_records
 from assay_server.store.record_store import BUNDLES, PACKED, REPORT_FORMS, RecordStore
 from assay_server.store.sqlite import SqliteStore
@@ -214,12 +219,12 @@ def _new_target(place: Path, *, link: bool) -> Iterator[_Target]:
         make_folder(place.parent)
         if place.suffix == ".tar":
             with replacing(place) as file, tarfile.open(fileobj=file, mode="w|") as tar:
-                yield _TarTarget(tar)
+                yield _Target(tar)
             return
         partial = place.with_name(f"{place.name}.partial-{os.getpid()}")
         make_folder(partial)
         try:
-            yield _FolderTarget(partial, link=link)
+            yield _Target(partial, link=link)
             for folder in {path.parent for path in partial.rglob("*")} | {partial}:
                 sync_directory(folder)
             partial.rename(place)
@@ -229,15 +234,24 @@ def _new_target(place: Path, *, link: bool) -> Iterator[_Target]:
             raise
 
 
-class _Target(ABC):
-    """Where a backup goes. ``kept_files``: what it has; ``linked``: how many of them are hard links."""
+class _Target:
+    """Where a backup goes: a folder, or a tar file (not compressed: what it holds is compressed already).
 
-    def __init__(self) -> None:
+    ``link``: a folder takes hard links. ``kept_files``: what it has; ``linked``: how many of them are links.
+    """
+
+    def __init__(self, place: Path | tarfile.TarFile, *, link: bool = False) -> None:
+        self._place, self._link = place, link
         self.kept_files: list[KeptFile] = []
         self.linked = 0
 
     def add(self, name: str, source: Path, *, most_bytes: int | None = None, fixed: bool = False) -> KeptFile:
         """Keep a file, or its first bytes. ``fixed``: nobody writes to it in place, so a hard link does."""
+        if fixed and self._link and isinstance(self._place, Path) and _linked(source, self._place / name):
+            self.linked += 1
+            kept_file = kept_file_of(name, self._place / name)
+            self.kept_files.append(kept_file)
+            return kept_file
         with source.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             return self._add(name, file, size if most_bytes is None else min(size, most_bytes))
@@ -248,51 +262,18 @@ class _Target(ABC):
 
     def _add(self, name: str, file: IO[bytes], size: int) -> KeptFile:
         reader = HashedReader(file, size)
-        self._store(name, reader, size)
-        return self._kept(reader.kept_file(name))
-
-    def _kept(self, kept_file: KeptFile) -> KeptFile:
-        self.kept_files.append(kept_file)
-        return kept_file
-
-    @abstractmethod
-    def _store(self, name: str, reader: HashedReader, size: int) -> None:
-        """Store what the reader gives."""
-
-
-class _FolderTarget(_Target):
-    """A folder with the files under their names."""
-
-    def __init__(self, folder: Path, *, link: bool) -> None:
-        super().__init__()
-        self._folder, self._link = folder, link
-
-    def add(self, name: str, source: Path, *, most_bytes: int | None = None, fixed: bool = False) -> KeptFile:
-        path = self._folder / name
-        if fixed and self._link and _linked(source, path):
-            self.linked += 1
-            return self._kept(KeptFile(name=name, bytes=path.stat().st_size, hash=fresh_hash_of(path)))
-        return super().add(name, source, most_bytes=most_bytes, fixed=fixed)
-
-    def _store(self, name: str, reader: HashedReader, size: int) -> None:
-        path = self._folder / name
-        make_folder(path.parent)
-        with open(path, "xb", opener=private_opener) as written:
-            shutil.copyfileobj(reader, written)
-        sync_file(path)
-
-
-class _TarTarget(_Target):
-    """A tar file (not compressed: what it holds is compressed already)."""
-
-    def __init__(self, tar: tarfile.TarFile) -> None:
-        super().__init__()
-        self._tar = tar
-
-    def _store(self, name: str, reader: HashedReader, size: int) -> None:
-        entry = tarfile.TarInfo(name)
-        entry.size, entry.mode = size, FILE_MODE
-        self._tar.addfile(entry, reader)
+        if isinstance(self._place, Path):
+            path = self._place / name
+            make_folder(path.parent)
+            with open(path, "xb", opener=private_opener) as written:
+                shutil.copyfileobj(reader, written)
+            sync_file(path)
+        else:
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = size, FILE_MODE
+            self._place.addfile(entry, reader)
+        self.kept_files.append(reader.kept_file(name))
+        return self.kept_files[-1]
 
 
 def _linked(source: Path, path: Path) -> bool:
