@@ -66,16 +66,3 @@ def _copy_sqlite(source: Path, target: Path) -> None:
         raise StorageError(
             str(source), f"the database is damaged: {'; '.join(findings)}", "restore the newest backup"
         )
-
-
-def foreign_keys_broken(database: Path) -> list[str]:
-    """Rows of a copied database that belong to a row that is not there, as "table, row"."""
-    with closing(sqlite3.connect(database)) as connection:
-        return [f"{row[0]}, row {row[1]}" for row in connection.execute("PRAGMA foreign_key_check")]
-
-
-def last_token(database: Path) -> int:
-    """The last fencing token that was given out; 0: none."""
-    with closing(sqlite3.connect(database)) as connection:
-        row = connection.execute("SELECT value FROM tokens WHERE name = 'lease'").fetchone()
-    return int(row[0]) if row else 0

@@ -196,10 +196,10 @@ class ObjectRecordStore:
 
     def stage_report(self, campaign_id: str, name: str, forms: Mapping[str, bytes]) -> None:
         for form, data in forms.items():
-            self._bucket.replace(_staged_report(campaign_id, name, form), data)
+            self._bucket.replace(_report(campaign_id, form, name), data)
 
     def put_report(self, campaign_id: str, name: str, forms: Collection[str]) -> None:
-        staged = {form: _staged_report(campaign_id, name, form) for form in forms}
+        staged = {form: _report(campaign_id, form, name) for form in forms}
         folder = f"reports/{campaign_id}"
         listed = {each.name: each.size_bytes for each in self._bucket.listed(folder)}
         # First the others: whoever stood still with one of them must not put it in the place of this one.
@@ -284,10 +284,7 @@ def _has_attempt(known: KnownFiles, name: str) -> bool:
     return bool(named and known.has_attempt(run_id, int(named[1]), int(named[2])))
 
 
-def _staged_report(campaign_id: str, name: str, form: str) -> str:
-    folder, _, file = _report(campaign_id, form).rpartition("/")
-    return f"{folder}/{STAGED_REPORT}{name}-{file}"
-
-
-def _report(campaign_id: str, form: str) -> str:
-    return f"reports/{campaign_id}/{report_file(form)}"
+def _report(campaign_id: str, form: str, staged: str = "") -> str:
+    """The name of a report; ``staged``: of the one that an analysis of this name has staged."""
+    start = f"{STAGED_REPORT}{staged}-" if staged else ""
+    return f"reports/{campaign_id}/{start}{report_file(form)}"
