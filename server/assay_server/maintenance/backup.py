@@ -145,13 +145,13 @@ def _contents(state: Path, database: Path) -> tuple[str, int, list[_StoredFile]]
 
 
 def _named(state: Path, database: Path, connection: sqlite3.Connection) -> Iterator[_StoredFile]:
-    records = look_at_records(state)
+    records, folder = look_at_records(state), folder_of_records(state)
     for file, content_hash in connection.execute("SELECT file, content_hash FROM slices WHERE file != ''"):
         yield _StoredFile(f"records/{file}", partial(records.reading, file), content_hash)
     for run_id, piece, attempt, size in connection.execute(_STAGED, _LIVE):
         name = f"staging/{run_id}/slice-{piece:05d}-attempt-{attempt:04d}"
-        key, path = AttemptKey(run_id, piece, attempt, 0), folder_of_records(state) / name
-        reading = partial(_staged, records, database, key, path)
+        key = AttemptKey(run_id, piece, attempt, 0)
+        reading = partial(_staged, records, database, key, folder / name)
         yield _StoredFile(name, reading, fixed=False, most_bytes=size)
     for file in _bundles(connection):
         yield _StoredFile(f"{BUNDLES}/{file}", partial(records.reading_bundle, file))

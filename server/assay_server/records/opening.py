@@ -180,8 +180,7 @@ def bind_bucket(bucket: Bucket, state_number: int) -> None:
 
     Raises StorageError.
     """
-    is_free = not _is_marked(bucket) and next(iter(bucket.listed("records")), None) is None
-    if is_free:
+    if not _is_marked(bucket) and next(iter(bucket.listed("records")), None) is None:
         bucket.put_new(_BUCKET_OWNER, _mark_of_bucket(state_number).encode())
     if _owner_of_bucket(bucket) != state_number:
         raise StorageError(
@@ -201,9 +200,8 @@ def _owner_of_bucket(bucket: Bucket) -> int | None:
 
 def _is_marked(bucket: Bucket) -> bool:
     try:
-        bucket.get(
-            _BUCKET_OWNER
-        )  # not looked at: only an answer with a body says that there is no such bucket
+        # Not looked at: only an answer with a body says that there is no such bucket.
+        bucket.get(_BUCKET_OWNER)
     except MissingObjectError:
         return False
     return True
@@ -214,12 +212,12 @@ def _mark_of_bucket(state_number: int) -> str:
 
 
 def _shared_folder(folder: Path, state_number: int, has_files: Callable[[], bool]) -> LocalRecordStore:
-    if has_files() and not _owner_of_folder(folder):  # as an empty mount point
+    if has_files() and _owner_of_folder(folder) is None:  # as an empty mount point
         remedy = "see that its disk is mounted, or name the right folder"
         raise _without_mark(str(folder), _FOLDER_OWNER, str(state_number), remedy)
     with storage_errors(folder):
         make_folder(folder)
-        if not (folder / _FOLDER_OWNER).exists() and not _has_records(folder):
+        if _owner_of_folder(folder) is None and not _has_records(folder):
             write_atomically(folder / _FOLDER_OWNER, f"{state_number}\n")
     if _owner_of_folder(folder) != str(state_number):
         raise StorageError(
@@ -228,11 +226,11 @@ def _shared_folder(folder: Path, state_number: int, has_files: Callable[[], bool
     return LocalRecordStore(folder, shared=True)
 
 
-def _owner_of_folder(folder: Path) -> str:
-    """The number of the state whose records a folder has; "": it has no mark."""
+def _owner_of_folder(folder: Path) -> str | None:
+    """The number of the state whose records a folder has; None: it has no mark."""
     owner = folder / _FOLDER_OWNER
     with storage_errors(owner):
-        return owner.read_text("ascii").strip() if owner.exists() else ""
+        return owner.read_text("ascii").strip() if owner.exists() else None
 
 
 def _has_records(state: Path) -> bool:
