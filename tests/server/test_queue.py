@@ -16,9 +16,9 @@ from assay_core.records.campaign import AttemptState, CampaignState
 from assay_core.records.lease import LeaseAnswer, LeaseRequest
 from assay_server.app import Server
 from assay_server.campaign_file.compiled import SchedulingRules
-from assay_server.campaigns.scheduling.fair_share import HALF_LIFE_MS, Account, Shares, Usage
+from assay_server.campaigns.scheduling.fitting_slots import Seat
 from assay_server.campaigns.scheduling.leases import Chooser
-from assay_server.campaigns.scheduling.queue import Candidates, Queue, Seat
+from assay_server.campaigns.scheduling.queue import HALF_LIFE_MS, Account, Candidates, Queue, Shares, Usage
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.rpc.handlers.agents import AgentHandler
 from assay_server.store.model import Entrant, Hold, Lane, Need, Slice

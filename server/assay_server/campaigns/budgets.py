@@ -12,7 +12,7 @@ from assay_server.access.caller import current_caller
 from assay_server.access.people import person_called
 from assay_server.access.rights import sight_of
 from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.campaigns.scheduling.fair_share import PERSON_DAYS
+from assay_server.campaigns.scheduling.queue import PERSON_DAYS
 from assay_server.store.people import Identity
 from assay_server.store.sql import SqlTransaction
 
