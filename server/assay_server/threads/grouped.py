@@ -45,7 +45,7 @@ class Grouped(Generic[Question, Answer]):
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def ask(self, question: Question) -> Future[Answer]:
+    def take(self, question: Question) -> Future[Answer]:
         """The answer, behind those to all earlier questions; cancelling it changes nothing."""
         answer: Future[Answer] = Future()
         answer.set_running_or_notify_cancel()

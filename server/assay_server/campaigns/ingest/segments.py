@@ -123,7 +123,7 @@ class Ingest:
         The future raises StorageError if the disk refused it or an earlier segment: send them again later.
         A stream that ends cancels what it waits for; the segment is on its way all the same.
         """
-        return self._group.ask(Arrival.of(upload))
+        return self._group.take(Arrival.of(upload))
 
     @repeated
     def _store(self, group: Sequence[Arrival]) -> list[Answer | StorageError]:
