@@ -8,7 +8,7 @@ All runs of a campaign's workload count together: otherwise each of a hundred ru
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from assay_core.records.failure import Failure
@@ -110,20 +110,19 @@ def gpus_lost(store: SqlTransaction, run: Run) -> tuple[str, ...]:
 
     Of a gang, which then never comes together again, all UUIDs are one entry: it lost one of them.
     """
-    failures = store.workload_failures(run.campaign_id, run.workload)
-    lost = [_named(slots) for slots, failure in failures if lost_gpu(failure)]
-    return tuple(dict.fromkeys(lost))
+    return _slots_of_failures(store, run, lost_gpu)
 
 
 def slots_failed(store: SqlTransaction, run: Run) -> tuple[str, ...]:
     """Slots in which attempts of the run's workload failed through the workload's own fault."""
+    return _slots_of_failures(store, run, lambda why: why is not None and why.known_class.fault is Fault.RUN)
+
+
+def _slots_of_failures(
+    store: SqlTransaction, run: Run, counts: Callable[[Failure | None], bool]
+) -> tuple[str, ...]:
     failures = store.workload_failures(run.campaign_id, run.workload)
-    own = [_named(slots) for slots, why in failures if why and why.known_class.fault is Fault.RUN]
-    return tuple(dict.fromkeys(own))
-
-
-def _named(slots: Sequence[str]) -> str:
-    return " + ".join(sorted(slots))
+    return tuple(dict.fromkeys(" + ".join(sorted(slots)) for slots, why in failures if counts(why)))
 
 
 def set_aside(why: Failure, run: Run, slots: Sequence[str]) -> Failure:
@@ -139,11 +138,6 @@ def set_aside(why: Failure, run: Run, slots: Sequence[str]) -> Failure:
 def workload_runs(store: SqlTransaction, run: Run) -> list[Run]:
     """All runs of the same workload in the same campaign."""
     return [other for other in store.runs(run.campaign_id) if other.workload == run.workload]
-
-
-def too_many(lost: Sequence[str]) -> bool:
-    """Whether the workload must not get another GPU."""
-    return len(lost) >= MOST_GPUS_LOST
 
 
 def given_up(why: Failure, run: Run, lost: Sequence[str]) -> Failure:

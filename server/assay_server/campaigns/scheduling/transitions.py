@@ -19,6 +19,7 @@ from assay_server.campaigns.scheduling.fitting_slots import elsewhere
 from assay_server.campaigns.scheduling.queue import Queue
 from assay_server.campaigns.scheduling.resting import RestingSlots, RestPolicy, Window, is_of_box
 from assay_server.campaigns.scheduling.retry import (
+    MOST_GPUS_LOST,
     MOST_SLOTS_FAILED,
     RetryPolicy,
     given_up,
@@ -29,7 +30,6 @@ from assay_server.campaigns.scheduling.retry import (
     refused_everywhere,
     set_aside,
     slots_failed,
-    too_many,
     workload_runs,
 )
 from assay_server.campaigns.slicing.reslice import flags_of_plan, slices_of, waiting_for_light
@@ -281,10 +281,11 @@ class Transitions:
     def _give_up_workload(self, run: Run, why: Failure) -> bool:
         """Fail every open run of a workload that lost too many GPUs; False if it did not."""
         lost = gpus_lost(self.store, run)
-        if too_many(lost):
-            for other in workload_runs(self.store, run):
-                self._fail_run(other, given_up(why, other, lost))
-        return too_many(lost)
+        if len(lost) < MOST_GPUS_LOST:
+            return False
+        for other in workload_runs(self.store, run):
+            self._fail_run(other, given_up(why, other, lost))
+        return True
 
     def _fail_run(self, run: Run, why: Failure) -> None:
         """Fail a run, if it is open, through its first slice that has not ended; this cancels the others."""
