@@ -225,15 +225,9 @@ class _Assembler:
 
     def _complete(self, announced: AnnouncedSegment) -> Upload:
         header = announced.header
-        upload = Upload(
-            claim=announced.claim,
-            index=header.index,
-            launches=header.launches,
-            names_hash=header.names_hash if header.names_bytes else b"",
-            launches_hash=header.launches_hash,
-            names=self._names.joined(),
-            data=self._launches.joined(),
-        )
+        if not header.names_bytes:
+            header = replace(header, names_hash=b"")
+        upload = Upload(announced.claim, header, self._names.joined(), self._launches.joined())
         self._announced, self._names, self._launches = None, _Pieces(), _Pieces()
         return upload
 
