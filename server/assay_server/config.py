@@ -220,8 +220,7 @@ class ServerSettings(ProgramSettings):
             )
         if not self.listen:
             raise ParameterError("--listen", "no address is given", "give HOST:PORT or unix:PATH")
-        for address in self.listen:
-            check_listen_address(address)
+        listen = [check_listen_address(address) for address in self.listen]
         limits_asked(self.limits)  # raises if they are not limits
         _ = self.records_place  # raises if they are not a place
         _ = self.metrics_place  # raises if it is not an address, or not safe
@@ -232,15 +231,13 @@ class ServerSettings(ProgramSettings):
                 "workers find records by their path, and that of --state is relative",
                 "give --state an absolute path that leads to the same folder on every worker",
             )
-        if (
-            self.advertise_join
-            and parse_address(self.advertise_join, f"--advertise-join {self.advertise_join!r}").socket
-        ):
+        joined_at = self.advertise_join
+        if joined_at and parse_address(joined_at, f"--advertise-join {joined_at!r}").socket:
             raise ParameterError(
                 "--advertise-join", "agents and people who join connect over TCP", "give HOST:PORT"
             )
-        listens_on_tcp = any(check_listen_address(each).socket is None for each in self.listen)
-        if self.socket_group and not any(check_listen_address(each).socket for each in self.listen):
+        listens_on_tcp = any(address.socket is None for address in listen)
+        if self.socket_group and not any(address.socket for address in listen):
             raise ParameterError("--socket-group", "the server has no socket", "give --listen unix:PATH, too")
         for address in self.join:
             if check_listen_address(address, "join").socket is not None or not listens_on_tcp:

@@ -28,7 +28,7 @@ from assay_server.campaigns.carry_out import RequestRunner
 from assay_server.campaigns.errors import NotYetError, known_campaign, unknown_run
 from assay_server.campaigns.ingest.lost_records import changed_files
 from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.campaigns.scheduling.waiting import Lab, told_reasons
+from assay_server.campaigns.scheduling.waiting import told_reasons
 from assay_server.campaigns.submit import submit
 from assay_server.limits import DEFAULT_LIMITS, QueryLimits
 from assay_server.rpc.handlers.statuses import (
@@ -123,11 +123,9 @@ class CampaignHandler:
             overviews = store.run_overviews(
                 campaign.campaign_id, first=max(0, request.first), most=max(1, most), chosen=chosen
             )
-            agents = store.agents()
             runs = [overview.run for overview in overviews]
-            line = self._coordinator.line(store, campaign, runs)
+            lab, line = self._coordinator.lab(store), self._coordinator.line(store, campaign, runs)
         open_runs = runs if campaign.state is CampaignState.RUNNING else []
-        lab = Lab(agents, self._coordinator.clock.now_ms(), self._coordinator.resting())
         # Only runs whose light run decides their slices have none.
         unsliced = {each.run.run_id for each in overviews if not each.slices}
         waiting = told_reasons(open_runs, lab, line, campaign.paused, unsliced)
@@ -161,10 +159,8 @@ class CampaignHandler:
             [overview] = store.run_overviews(run.campaign_id, run.run_id)
             attempts = store.attempts(run.run_id)
             slices = store.slices(run.run_id)
-            agents = store.agents()
             campaign = known_campaign(store.campaign(run.campaign_id), run.campaign_id)
-            line = self._coordinator.line(store, campaign, [run])
-        lab = Lab(agents, self._coordinator.clock.now_ms(), self._coordinator.resting())
+            lab, line = self._coordinator.lab(store), self._coordinator.line(store, campaign, [run])
         waiting = told_reasons([run], lab, line, campaign.paused, [] if slices else [run.run_id])
         return RunDetail(
             run=run_status(overview, waiting.get(run.run_id)),

@@ -94,17 +94,18 @@ class LabHandler:
 
     def queue(self, _question: LabQuestion) -> LabQueue:
         """What waits in all running campaigns; the oldest of them, if there are too many."""
-        now_ms, candidates = self._coordinator.clock.now_ms(), Candidates()
-        sight = sight_of(current_caller())
+        candidates, sight = Candidates(), sight_of(current_caller())
         with self._coordinator.snapshot() as store:
+            lab = self._coordinator.lab(store)
             running = [c for c in store.campaigns() if c.state is CampaignState.RUNNING]
             oldest = running[: self._limits.status_page_campaigns]
             campaigns = [store.campaign(c.campaign_id) for c in oldest]
             lines = [
-                self._line(store, campaign, now_ms, sight) for campaign in campaigns if campaign is not None
+                self._line(store, campaign, lab.now_ms, sight)
+                for campaign in campaigns
+                if campaign is not None
             ]
             candidates.add(store.entrants([line.campaign.campaign_id for line in lines]))
-            lab = Lab(store.agents(), now_ms, self._coordinator.resting())
         by_id = {line.campaign.campaign_id: line for line in lines}
         hidden = frozenset(each for each, line in by_id.items() if line.hidden)
         queued = [

@@ -180,7 +180,7 @@ class StatusBoard:
             campaign = known_campaign(store.campaign(campaign_id), campaign_id)
             counts, progress = store.run_counts(campaign_id), store.progress(campaign_id)
             paused = store.paused_runs([campaign_id]).get(campaign_id, 0)
-            agents, now_ms = store.agents(), self._coordinator.clock.now_ms()
+            lab = self._coordinator.lab(store)
             costs = self._costs(store, campaign, sum(counts.values()))
             runs = [run for run, _ in progress.needs]
             line = self._coordinator.line(store, campaign, runs)
@@ -188,12 +188,10 @@ class StatusBoard:
             is_analysed = campaign.state is CampaignState.ANALYSING
             last_ended_ms, launches = store.measured(campaign_id) if is_analysed else (0, 0)
             measured = _measured(store, campaign_id) if line.budget_left_hours <= 0 else {}
-        resting = self._coordinator.resting()
-        status = campaign_status(campaign, counts, slot_rests(resting.values(), now_ms), paused)
+        status = campaign_status(campaign, counts, slot_rests(lab.resting.values(), lab.now_ms), paused)
         waiting: tuple[WaitingRuns, ...] = ()
         eta = Estimate()
         if campaign.state is CampaignState.RUNNING:
-            lab = Lab(agents, now_ms, resting)
             reasons = told_reasons(runs, lab, line, campaign.paused, progress.awaiting_light)
             eta = _eta(campaign, costs, lab, replace(earlier, runs=runs))
             waiting = tuple(
@@ -202,7 +200,7 @@ class StatusBoard:
                 if run.run_id in reasons and (count := runs_alike - measured.get(_kind_of(run), 0)) > 0
             )
         elif campaign.state is CampaignState.ANALYSING:
-            eta = estimate_of_analysis(launches, (now_ms - last_ended_ms) / 1000, earlier.analysed)
+            eta = estimate_of_analysis(launches, (lab.now_ms - last_ended_ms) / 1000, earlier.analysed)
         return replace(
             status,
             slices=progress.slices,
