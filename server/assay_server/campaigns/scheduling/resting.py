@@ -132,8 +132,7 @@ class RestingSlots:
 
     def at(self, agent_id: str, slot_id: str, now_ms: int) -> Rest | None:
         """Why a slot rests now; None if it does not."""
-        with self._lock:
-            rest = self._rests.get((agent_id, slot_id))
+        rest = self.last(agent_id, slot_id)
         return rest if rest is not None and now_ms < rest.until_ms else None
 
     def last(self, agent_id: str, slot_id: str) -> Rest | None:

@@ -195,14 +195,19 @@ class Transitions:
             delay_ms, why = self._after_refusal(attempt, run, why)
         else:
             delay_ms = self.policy.retry.delay_after(self.tries(key), why)
-        if delay_ms is not None:
+        if delay_ms is None and state is AttemptState.EXPIRED:
+            self.end_attempt(attempt, AttemptState.FAILED, why)
+        self._try_again_or_fail(piece, delay_ms, why)
+        if delay_ms is None:
+            self._set_workload_aside(run, why)
+
+    def _try_again_or_fail(self, piece: Slice, delay_ms: int | None, why: Failure) -> None:
+        """Let a slice wait for its next try; None: it has no more, and fails with its run."""
+        if delay_ms is None:
+            self.set_slice(replace(piece, state=SliceState.FAILED), why)
+        else:
             self.effects.work = True
             self.set_slice(replace(piece, state=SliceState.WAITING, not_before_ms=self.now_ms + delay_ms))
-            return
-        if state is AttemptState.EXPIRED:
-            self.end_attempt(attempt, AttemptState.FAILED, why)
-        self.set_slice(replace(piece, state=SliceState.FAILED), why)
-        self._set_workload_aside(run, why)
 
     def _set_workload_aside(self, run: Run, why: Failure) -> None:
         """Fail the open runs of a workload that failed in many slots and of which nothing ever succeeded."""
@@ -265,11 +270,7 @@ class Transitions:
         self.store.save_campaign(replace(campaign, state=CampaignState.RUNNING, failure=None))
         self.effects.campaigns.add(campaign.campaign_id)
         emptied = replace(piece, file="", file_bytes=0, content_hash="", launches=0)
-        if delay_ms is None:
-            self.set_slice(replace(emptied, state=SliceState.FAILED), why)
-            return
-        self.effects.work = True
-        self.set_slice(replace(emptied, state=SliceState.WAITING, not_before_ms=self.now_ms + delay_ms))
+        self._try_again_or_fail(emptied, delay_ms, why)
 
     def _flags_without(self, run: Run, lost: Attempt | None) -> tuple[ValidityFlag, ...]:
         """The flags of a run without those that only the lost attempt set."""
