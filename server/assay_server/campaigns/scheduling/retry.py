@@ -94,7 +94,7 @@ def refusals(attempts: Iterable[Attempt]) -> dict[str, Attempt]:
     return {attempt.agent_id: attempt for attempt in attempts if is_refusal(attempt.failure)}
 
 
-def refused_everywhere(why: Failure, refused: Mapping[str, Attempt]) -> Failure:
+def failure_of_refusals(why: Failure, refused: Mapping[str, Attempt]) -> Failure:
     """The failure of a run that every matching agent refused, with the reasons of the first few of them."""
     if len(refused) < 2:
         return why
@@ -125,7 +125,7 @@ def _slots_of_failures(
     return tuple(dict.fromkeys(" + ".join(sorted(slots)) for slots, why in failures if counts(why)))
 
 
-def set_aside(why: Failure, run: Run, slots: Sequence[str]) -> Failure:
+def failure_of_slots(why: Failure, run: Run, slots: Sequence[str]) -> Failure:
     """The failure of a run whose workload failed in several slots; ``why`` is the last failure."""
     text = (
         f"the workload {run.workload} failed in {len(slots)} slots ({', '.join(slots)}) and never succeeded"
@@ -140,7 +140,7 @@ def workload_runs(store: SqlTransaction, run: Run) -> list[Run]:
     return [other for other in store.runs(run.campaign_id) if other.workload == run.workload]
 
 
-def given_up(why: Failure, run: Run, lost: Sequence[str]) -> Failure:
+def failure_of_lost_gpus(why: Failure, run: Run, lost: Sequence[str]) -> Failure:
     """The failure of a run whose workload lost too many GPUs; ``why`` is that of the last loss."""
     text = f"the workload {run.workload} has lost {len(lost)} GPUs ({', '.join(lost)}), so it gets no other"
     return replace(

@@ -22,13 +22,13 @@ from assay_server.campaigns.scheduling.retry import (
     MOST_GPUS_LOST,
     MOST_SLOTS_FAILED,
     RetryPolicy,
-    given_up,
+    failure_of_lost_gpus,
+    failure_of_refusals,
+    failure_of_slots,
     gpus_lost,
     is_refusal,
     lost_gpu,
     refusals,
-    refused_everywhere,
-    set_aside,
     slots_failed,
     workload_runs,
 )
@@ -215,7 +215,7 @@ class Transitions:
         runs = workload_runs(self.store, run) if len(slots) >= MOST_SLOTS_FAILED else []
         if not any(other.state is RunState.DONE for other in runs):
             for other in runs:
-                self._fail_run(other, set_aside(why, other, slots))
+                self._fail_run(other, failure_of_slots(why, other, slots))
 
     def tries(self, key: AttemptKey) -> list[Attempt]:
         """The attempts of a slice that count as its tries: those since a person last had it tried again."""
@@ -247,7 +247,7 @@ class Transitions:
         others = elsewhere(run, attempt, self.store.agents(), self.now_ms)
         if any(agent_id not in refused for agent_id, _ in others):
             return 0, why
-        return None, refused_everywhere(why, refused)
+        return None, failure_of_refusals(why, refused)
 
     def lose_record(self, piece: Slice, why: Failure) -> None:
         """The published file of a slice is missing or changed: the slice waits again, or fails.
@@ -285,7 +285,7 @@ class Transitions:
         if len(lost) < MOST_GPUS_LOST:
             return False
         for other in workload_runs(self.store, run):
-            self._fail_run(other, given_up(why, other, lost))
+            self._fail_run(other, failure_of_lost_gpus(why, other, lost))
         return True
 
     def _fail_run(self, run: Run, why: Failure) -> None:

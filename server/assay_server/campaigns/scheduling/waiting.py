@@ -254,7 +254,7 @@ def held_reason(run: Run, *, campaign_paused: bool = False, awaits_light: bool =
     return None
 
 
-def told_reasons(
+def wait_reasons(
     runs: Iterable[Run],
     lab: Lab,
     line: Line = NO_LINE,
@@ -266,7 +266,7 @@ def told_reasons(
     Runs that have begun are left out if they can continue.
     """
     by_kind: dict[object, Reason | None] = {}
-    told = {}
+    reasons = {}
     for run in runs:
         kind = (
             need_of(run),
@@ -282,8 +282,8 @@ def told_reasons(
             awaits_light = run.run_id in awaiting_light
             why = held_reason(run, campaign_paused=campaign_paused, awaits_light=awaits_light) or why
         if why is not None and why.kind is not QueueKind.QUEUED:
-            told[run.run_id] = why
-    return told
+            reasons[run.run_id] = why
+    return reasons
 
 
 def ahead_of(

@@ -28,7 +28,7 @@ from assay_server.campaigns.carry_out import RequestRunner
 from assay_server.campaigns.errors import NotYetError, known_campaign, unknown_run
 from assay_server.campaigns.ingest.lost_records import changed_files
 from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.campaigns.scheduling.waiting import told_reasons
+from assay_server.campaigns.scheduling.waiting import wait_reasons
 from assay_server.campaigns.submit import submit
 from assay_server.limits import DEFAULT_LIMITS, QueryLimits
 from assay_server.rpc.handlers.statuses import (
@@ -128,7 +128,7 @@ class CampaignHandler:
         open_runs = runs if campaign.state is CampaignState.RUNNING else []
         # Only runs whose light run decides their slices have none.
         unsliced = {each.run.run_id for each in overviews if not each.slices}
-        waiting = told_reasons(open_runs, lab, line, campaign.paused, unsliced)
+        waiting = wait_reasons(open_runs, lab, line, campaign.paused, unsliced)
         status = self._board.status(request.campaign_id)
         return status, [run_status(each, waiting.get(each.run.run_id)) for each in overviews]
 
@@ -161,7 +161,7 @@ class CampaignHandler:
             slices = store.slices(run.run_id)
             campaign = known_campaign(store.campaign(run.campaign_id), run.campaign_id)
             lab, line = self._coordinator.lab(store), self._coordinator.line(store, campaign, [run])
-        waiting = told_reasons([run], lab, line, campaign.paused, [] if slices else [run.run_id])
+        waiting = wait_reasons([run], lab, line, campaign.paused, [] if slices else [run.run_id])
         return RunDetail(
             run=run_status(overview, waiting.get(run.run_id)),
             attempts=tuple(attempt_detail(attempt) for attempt in attempts),

@@ -27,7 +27,7 @@ from assay_server.campaigns.errors import known_campaign
 from assay_server.campaigns.planning.forecast import Analysed, Elsewhere, estimate, estimate_of_analysis
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.resting import Rest
-from assay_server.campaigns.scheduling.waiting import Lab, Reason, slots_by_gpu, told_reasons, waiting_alike
+from assay_server.campaigns.scheduling.waiting import Lab, Reason, slots_by_gpu, wait_reasons, waiting_alike
 from assay_server.store.model import Attempt, Campaign, Hold, Need, Run, Sight, need_of
 from assay_server.store.overviews import CampaignOverview, RunOverview, WorkloadCost
 from assay_server.store.quarantine_files import MovedFiles
@@ -192,7 +192,7 @@ class StatusBoard:
         waiting: tuple[WaitingRuns, ...] = ()
         eta = Estimate()
         if campaign.state is CampaignState.RUNNING:
-            reasons = told_reasons(runs, lab, line, campaign.paused, progress.awaiting_light)
+            reasons = wait_reasons(runs, lab, line, campaign.paused, progress.awaiting_light)
             eta = _eta(campaign, costs, lab, replace(earlier, runs=runs))
             waiting = tuple(
                 WaitingRuns(reasons[run.run_id].text, run.run_id, count, reasons[run.run_id].kind)
