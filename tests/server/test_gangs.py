@@ -168,11 +168,11 @@ def test_a_gang_counts_all_of_its_gpus_for_shares_and_budgets_also_after_a_resta
     lab.submit(*live_campaign(1, ["v100"] * 3, rules, placement=PAIR, owner="ann"))
     assert lab.got("a-0") == "c-1.0000"
     lab.clock.ms += HOUR_MS
-    held = lab.coordinator.queue.shares.people[Account("", "ann")]
+    held = lab.coordinator.queue.ledger.people[Account("", "ann")]
     assert held.seconds(lab.clock.ms) == pytest.approx(2 * (3600 + 60))
     lab.restart()
     lab.lease("a-1")
-    assert lab.coordinator.queue.shares.people[Account("", "ann")] == held
+    assert lab.coordinator.queue.ledger.people[Account("", "ann")] == held
     lab.finish("a-0")
     assert lab.got("a-0") == "c-1.0001"  # two of three GPU hours are used
     lab.clock.ms += HOUR_MS
@@ -366,7 +366,7 @@ class Gangs(RuleBasedStateMachine):
         with self.lab.store.transaction() as store:
             fresh.candidates(store)
             kept.candidates(store)
-        held = [sum(usage.gpus for usage in queue.shares.projects.values()) for queue in (fresh, kept)]
+        held = [sum(usage.gpus for usage in queue.ledger.projects.values()) for queue in (fresh, kept)]
         assert held == [sum(len(attempt.slots) for attempt in self.lab.leased())] * 2
 
     def teardown(self) -> None:

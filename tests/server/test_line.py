@@ -15,7 +15,7 @@ from assay_core.records.runs import RunsAction
 from assay_core.records.work import CommandSource
 from assay_protos import lab_pb2_grpc
 from assay_server.app import Server
-from assay_server.campaigns.scheduling.queue import Candidates
+from assay_server.campaigns.scheduling.queue import Candidates, Ledger
 from assay_server.campaigns.scheduling.resting import Rest
 from assay_server.campaigns.scheduling.waiting import (
     Lab,
@@ -93,9 +93,9 @@ def test_who_is_ahead_is_the_schedulers_own_order() -> None:
         waiting, agents = read.runs("made-3")[0], read.agents()
     seats = Lab(agents, desk.clock.ms).seats(waiting)
     assert len(seats) == 2
-    assert ahead_of("made-3", seats, candidates, desk.clock.ms) == ("made-1", "made-2")
-    assert ahead_of("made-1", seats, candidates, desk.clock.ms) == ()
-    assert ahead_of("made-3", [], candidates, desk.clock.ms) == ()
+    assert ahead_of("made-3", seats, candidates, Ledger(), desk.clock.ms) == ("made-1", "made-2")
+    assert ahead_of("made-1", seats, candidates, Ledger(), desk.clock.ms) == ()
+    assert ahead_of("made-3", [], candidates, Ledger(), desk.clock.ms) == ()
     desk.store.close()
 
 

@@ -166,7 +166,7 @@ class Coordinator:
         for key, run in effects.leased:
             self.queue.began(key, run, now_ms)
         for attempt, _, _ in effects.ended:
-            self.queue.ended(attempt.key, now_ms)
+            self.queue.ledger.ended(attempt.key, now_ms)
 
 
 def _log_failure(attempt: Attempt, state: AttemptState, why: Failure | None) -> None:

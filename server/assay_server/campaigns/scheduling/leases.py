@@ -105,7 +105,7 @@ class Chooser:
 
     def _first(self, untried_in: tuple[str, str] | None) -> Choice | None:
         passed: list[tuple[str, int]] = []
-        for candidate in self._candidates.in_order(self.seat.fits, self.queue.shares, self.now_ms):
+        for candidate in self._candidates.in_order(self.seat.fits, self.queue.ledger, self.now_ms):
             lanes = self._open_lanes(candidate)
             while lanes:
                 head = self.store.first_waiting(tuple(lanes), self.now_ms, passed, untried_in)

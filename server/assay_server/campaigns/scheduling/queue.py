@@ -19,7 +19,7 @@ from bisect import insort
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import NamedTuple
 
@@ -83,23 +83,6 @@ _UNUSED = Usage()
 
 
 @dataclass(frozen=True)
-class Shares:
-    """Usage by project and by (project, person), at one moment."""
-
-    projects: Mapping[str, Usage] = field(default_factory=dict)
-    people: Mapping[Account, Usage] = field(default_factory=dict)
-
-    def rank(self, account: Account, now_ms: int) -> tuple[float, float]:
-        """Who has used less goes first: projects among each other, then the people of a project."""
-        project = self.projects.get(account.project, _UNUSED)
-        person = self.people.get(account, _UNUSED)
-        return project.seconds(now_ms), person.seconds(now_ms)
-
-
-NO_SHARES = Shares()
-
-
-@dataclass(frozen=True)
 class _Lease:
     """A lease of one or more GPUs that has not ended."""
 
@@ -113,20 +96,25 @@ class _Lease:
 
 
 class Ledger:
-    """What every campaign, project and person has used. Thread-safe; rebuilt from the store at a start."""
+    """What every campaign, project and person has used. Thread-safe; rebuilt from the store at a start.
 
-    def __init__(self) -> None:
+    ``projects``, ``people``: the usage of each, by which it is decided who is next.
+    """
+
+    def __init__(
+        self, projects: Mapping[str, Usage] | None = None, people: Mapping[Account, Usage] | None = None
+    ) -> None:
         self._lock = threading.Lock()
-        self._projects: dict[str, Usage] = {}
-        self._people: dict[Account, Usage] = {}
+        self.projects, self.people = dict(projects or {}), dict(people or {})
         self._campaigns: dict[str, float] = {}  # GPU seconds of ended leases, which never age
         self._days: dict[str, dict[int, float]] = {}  # by person and day
         self._leases: dict[AttemptKey, _Lease] = {}
 
-    @property
-    def shares(self) -> Shares:
-        """A live view for one decision: values are replaced, never changed."""
-        return Shares(self._projects, self._people)
+    def rank(self, account: Account, now_ms: int) -> tuple[float, float]:
+        """Who has used less goes first: projects among each other, then the people of a project."""
+        project = self.projects.get(account.project, _UNUSED)
+        person = self.people.get(account, _UNUSED)
+        return project.seconds(now_ms), person.seconds(now_ms)
 
     def load(self, uses: Iterable[GpuUse]) -> None:
         """Begin with what the store knows."""
@@ -184,8 +172,8 @@ class Ledger:
         days[day] = days.get(day, 0.0) + seconds
 
     def _change(self, account: Account, change: Callable[[Usage], Usage]) -> None:
-        self._projects[account.project] = change(self._projects.get(account.project, _UNUSED))
-        self._people[account] = change(self._people.get(account, _UNUSED))
+        self.projects[account.project] = change(self.projects.get(account.project, _UNUSED))
+        self.people[account] = change(self.people.get(account, _UNUSED))
 
 
 class Turn(NamedTuple):
@@ -247,7 +235,7 @@ class Candidates:
             if lane_id in self._lanes:
                 self._due[lane_id] = until_ms
 
-    def in_order(self, fits: Fits, shares: Shares, now_ms: int) -> Iterator[Entrant]:
+    def in_order(self, fits: Fits, ledger: Ledger, now_ms: int) -> Iterator[Entrant]:
         """Campaigns that may have work for a slot, with the lanes that fit it, who is next first.
 
         By priority; then the project that has used least, the person of it that has used least, the oldest
@@ -256,7 +244,7 @@ class Candidates:
         lines_by_group = self._due_lines(fits, now_ms)
 
         def rank(group: _Group) -> tuple[float | Turn, ...]:
-            used = shares.rank(group.account, now_ms)
+            used = ledger.rank(group.account, now_ms)
             return (-group.priority, *used, min(line[0] for line in lines_by_group[group]))
 
         for group in sorted(lines_by_group, key=rank):
@@ -304,23 +292,18 @@ class Queue:
         self._lock = threading.Lock()
         self._candidates = Candidates()
         self._built = False
-        self._ledger = Ledger()
+        self.ledger = Ledger()
         self._budgets: dict[str, float] = {}
         self.reservations = Reservations()
         self._idle: dict[tuple[str, str], Seat] = {}  # slots that got nothing when they asked last
-
-    @property
-    def shares(self) -> Shares:
-        """What projects and people have used."""
-        return self._ledger.shares
 
     def candidates(self, store: SqlTransaction) -> Candidates:
         """Who stands in line; the first time, from the store. Call it in a transaction."""
         with self._lock:
             if not self._built:
                 self._candidates.add(store.entrants())
-                self._ledger = Ledger()
-                self._ledger.load(uses := store.gpu_uses())
+                self.ledger = Ledger()
+                self.ledger.load(uses := store.gpu_uses())
                 own = ((each.identity_id, each.budget_gpu_hours) for each in store.identities())
                 self._budgets = {person: hours for person, hours in own if hours is not None}
                 leased = (store.run(use.key.run_id) for use in uses if use.key is not None)
@@ -350,11 +333,7 @@ class Queue:
     def began(self, key: AttemptKey, run: Run, now_ms: int) -> None:
         """An attempt got its GPUs, whose time counts for its run's campaign."""
         account = self._candidates.account(run.campaign_id)
-        self._ledger.began(key, run.campaign_id, account, now_ms, run.placement.gang)
-
-    def ended(self, key: AttemptKey, now_ms: int) -> None:
-        """An attempt gave its slot back."""
-        self._ledger.ended(key, now_ms)
+        self.ledger.began(key, run.campaign_id, account, now_ms, run.placement.gang)
 
     def budget_left_hours(
         self, campaign_id: str, owner: str, rules: SchedulingRules, person_gpu_hours: float, now_ms: int
@@ -367,16 +346,16 @@ class Queue:
         left = math.inf
         budget = rules.budget_gpu_hours
         if budget:
-            left = budget - self._ledger.campaign_seconds(campaign_id, now_ms) / 3600
+            left = budget - self.ledger.campaign_seconds(campaign_id, now_ms) / 3600
         hours = self._budgets.get(owner, person_gpu_hours or math.inf)
         if owner and hours < math.inf:
-            left = min(left, hours - self._ledger.person_seconds(owner, now_ms) / 3600)
+            left = min(left, hours - self.ledger.person_seconds(owner, now_ms) / 3600)
         return left
 
     def person_hours(self, store: SqlTransaction, person: str, now_ms: int) -> float:
         """GPU hours that a person used in PERSON_DAYS days. Call it in a transaction."""
         self.candidates(store)
-        return self._ledger.person_seconds(person, now_ms) / 3600
+        return self.ledger.person_seconds(person, now_ms) / 3600
 
     def registered(self, agent_id: str) -> None:
         """An agent registered, perhaps with other slots: each of them asks the store first."""

@@ -21,7 +21,7 @@ from assay_server.campaigns.scheduling.fitting_slots import (
     rivals,
     seats_of,
 )
-from assay_server.campaigns.scheduling.queue import NO_SHARES, Candidates, Shares
+from assay_server.campaigns.scheduling.queue import Candidates, Ledger
 from assay_server.campaigns.scheduling.resting import Rest, SlotKey, Window, window_of
 from assay_server.store.model import OPEN_RUNS, Agent, Hold, Run, need_of
 
@@ -287,13 +287,13 @@ def wait_reasons(
 
 
 def ahead_of(
-    campaign_id: str, seats: Sequence[Seat], candidates: Candidates, now_ms: int, shares: Shares = NO_SHARES
+    campaign_id: str, seats: Sequence[Seat], candidates: Candidates, ledger: Ledger, now_ms: int
 ) -> tuple[str, ...]:
     """The campaigns that are given a slot before this one, the next of them first."""
     if not seats:
         return ()
     campaigns: dict[str, None] = {}
-    for candidate in candidates.in_order(seats[0].fits, shares, now_ms):
+    for candidate in candidates.in_order(seats[0].fits, ledger, now_ms):
         if candidate.campaign_id == campaign_id:
             break
         campaigns.setdefault(candidate.campaign_id)

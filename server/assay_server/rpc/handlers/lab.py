@@ -134,11 +134,11 @@ class LabHandler:
             awaits_light=run.run_id in line.progress.awaiting_light,
         )
         reason = held or wait_reason(run, lab, line.line) or NEXT_UP
-        shares = self._coordinator.queue.shares
+        ledger = self._coordinator.queue.ledger
         ahead = (
             ()
             if held is not None
-            else ahead_of(campaign.campaign_id, lab.seats(run), candidates, lab.now_ms, shares)
+            else ahead_of(campaign.campaign_id, lab.seats(run), candidates, ledger, lab.now_ms)
         )
         before = [lines[each] for each in ahead if each in lines]
         return QueuedRuns.like(
