@@ -7,7 +7,7 @@ free for it already, so that every slot that becomes idle brings it nearer to it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -149,25 +149,6 @@ def rivals(exclusive: Exclusive, taken: Collection[str], agent: Agent) -> frozen
         and other.device is not None
         and (exclusive == "box" or other.device.index in gpus)
     )
-
-
-def company(
-    need: Need,
-    leader: Seat,
-    *,
-    is_free: Callable[[str], bool],
-    rests: Callable[[tuple[str, str]], bool],
-    reserved_slots: Collection[str] = (),
-) -> tuple[str, ...] | None:
-    """The other slots of a gang that ``leader`` leads, some of which may not be free yet.
-
-    Slots that rest after a failure of their box are left out; None if too few others remain.
-    """
-    others = [seat.slot.slot_id for seat in leader.companions(need) if not rests(seat.place)]
-    if len(others) + 1 < need.placement.gang:
-        return None
-    ranked = sorted(others, key=lambda slot_id: (not is_free(slot_id), slot_id not in reserved_slots))
-    return tuple(ranked[: need.placement.gang - 1])
 
 
 def idle_together(need: Need, leader: Seat, busy: Collection[tuple[str, str]]) -> int:

@@ -17,7 +17,7 @@ from assay_core.records.failure import failure
 from assay_core.records.machine import Slot
 from assay_sampling.errors import DuplicateIdentityError, ParameterError
 from assay_sampling.running.failures import FailureClass, Fault
-from assay_server.campaigns.scheduling.fitting_slots import Seat, company, elsewhere, rivals
+from assay_server.campaigns.scheduling.fitting_slots import Seat, elsewhere, rivals
 from assay_server.campaigns.scheduling.queue import Candidates, Queue
 from assay_server.campaigns.scheduling.resting import KEPT_MS, Reservation, RestingSlots, window_of
 from assay_server.campaigns.scheduling.retry import is_blameless, refusals
@@ -136,16 +136,19 @@ class Chooser:
         return None
 
     def _gang(self, need: Need, lane_id: int, is_free: Callable[[str], bool]) -> tuple[str, ...] | None:
-        """The other slots for a run over several GPUs; None if too many of them rest."""
-        if need.placement.gang == 1:
+        """The other slots for a run over several GPUs, some of which may not be free yet.
+
+        Slots that rest after a failure of their box are left out; None if too few others remain.
+        """
+        gang = need.placement.gang
+        if gang == 1:
             return ()
-        return company(
-            need,
-            self.seat,
-            is_free=is_free,
-            rests=self._rests,
-            reserved_slots=self.queue.reservations.of_lane(lane_id, self.seat.agent.agent_id, self.now_ms),
-        )
+        others = [each.slot.slot_id for each in self.seat.companions(need) if not self._rests(each.place)]
+        if len(others) + 1 < gang:
+            return None
+        reserved = self.queue.reservations.of_lane(lane_id, self.seat.agent.agent_id, self.now_ms)
+        ranked = sorted(others, key=lambda slot_id: (not is_free(slot_id), slot_id not in reserved))
+        return tuple(ranked[: gang - 1])
 
     def _is_free(self, lane_id: int, priority: int, slot_id: str) -> bool:
         """Whether another slot of the box may join a run of a lane now."""
