@@ -123,23 +123,17 @@ class Effects:
     work: bool = False
 
 
+@dataclass(eq=False)
 class Transitions:
     """State changes in one transaction at one moment; apply ``effects`` after the commit."""
 
-    def __init__(
-        self,
-        transaction: SqlTransaction,
-        policy: SchedulePolicy,
-        now_ms: int,
-        resting: RestingSlots,
-        queue: Queue,
-    ) -> None:
-        self.store = transaction
-        self.policy = policy
-        self.now_ms = now_ms
-        self.resting, self.queue = resting, queue
-        self.effects = Effects()
-        self._campaigns_of: dict[str, str | None] = {}
+    store: SqlTransaction
+    policy: SchedulePolicy
+    now_ms: int
+    resting: RestingSlots
+    queue: Queue
+    effects: Effects = field(default_factory=Effects)
+    _campaigns_of: dict[str, str | None] = field(default_factory=dict)
 
     def run_of(self, run_id: str) -> Run:
         """The run of a slice or attempt that this transaction has read: foreign keys keep it in the store."""
