@@ -201,14 +201,10 @@ class Reservations:
         with self._lock:
             for other in self._live(now_ms):
                 same_box = other.agent_id == reservation.agent_id
-                if other.lane_id == reservation.lane_id and not same_box:
-                    return False
-                overlaps = same_box and bool(other.slots & reservation.slots)
-                if (
-                    overlaps
-                    and other.lane_id != reservation.lane_id
-                    and other.priority >= reservation.priority
-                ):
+                if other.lane_id == reservation.lane_id:
+                    if not same_box:
+                        return False
+                elif same_box and other.slots & reservation.slots and other.priority >= reservation.priority:
                     return False
             self._of_lanes[reservation.lane_id] = reservation
             return True
