@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, model_validator
 
 from assay_agent.gpus.model import gpu_models
 from assay_agent.gpus.telemetry_settings import TelemetrySettings
@@ -24,7 +24,7 @@ from assay_core.metrics.reading import (
 from assay_core.program import LogFormatSetting, LogLevelSetting
 from assay_core.program_log import LogFormat, LogLevel
 from assay_core.server_address import SERVER_VARIABLE, SOCKET_OWNER_VARIABLE, default_address
-from assay_core.settings.declaration import ProgramSettings, Setting
+from assay_core.settings.declaration import ProgramSettings, setting
 from assay_sampling.errors import ParameterError
 
 
@@ -66,101 +66,78 @@ class AgentSettings(ProgramSettings):
     variable_prefix: ClassVar[str] = "ASSAY_AGENT_"
     reloads: ClassVar[bool] = True
 
-    server: Annotated[
-        str,
-        Setting(
-            "unix:PATH, or HOST:PORT after 'assay-agent join', which needs a policy file.",
-            default="the server that was joined, else this user's own socket",
-            variable=SERVER_VARIABLE,
-            metavar="ADDRESS",
-        ),
-    ] = Field(default_factory=default_address)
-    socket_owner: Annotated[
-        str,
-        Setting(
-            "User whose shared socket is trusted; a policy file must say what its group may ask for.",
-            default="only this user's own",
-            variable=SOCKET_OWNER_VARIABLE,
-            metavar="USER",
-        ),
-    ] = ""
-    state_dir: Annotated[
-        Path,
-        Setting(
-            "Directory of this agent's identity and spool; only one agent may use it at a time.",
-            flag="state",
-            metavar="DIR",
-        ),
-    ] = Path("assay-agent-state")
-    name: Annotated[
-        str, Setting("Name of this agent.", default="the one it joined with, else the host's name")
-    ] = Field(default_factory=socket.gethostname, min_length=1)
-    agent_id: Annotated[
-        str,
-        Setting(
-            "Identity in a new state directory, 32 hexadecimal digits. Must be unique on the server.",
-            default="a random one",
-            variable="ASSAY_AGENT_ID",
-        ),
-        Field(pattern=r"^([0-9a-f]{32})?$"),
-    ] = ""
-    policy_file: Annotated[
-        Path | None,
-        Setting(
-            "TOML file that says what a server may ask for.",
-            default=f"{DEFAULT_POLICY_FILE}, if it exists",
-            flag="policy",
-            at_runtime=True,
-        ),
-    ] = None
-    recorded_slots: Annotated[
-        int, Setting("How many recordings are played back at a time."), Field(ge=0, le=1024)
-    ] = 1
-    virtual: Annotated[
-        tuple[Annotated[VirtualGPUs, BeforeValidator(_virtual)], ...],
-        Setting(
-            "Offer virtual GPUs (V100, 'RTX 2060:2'); everything they measure is synthetic.",
-            metavar="KIND[:COUNT]",
-        ),
-    ] = ()
-    installed_gpus: Annotated[
-        bool, Setting("Offer this box's GPUs, if their tools are installed.", metavar="true|false")
-    ] = True
-    gpus: Annotated[
-        tuple[str, ...],
-        Setting(
-            "Offer only these GPUs: ordinals in the order of the bus, UUIDs, or 'slurm': the Slurm job's.",
-            default="all that CUDA_VISIBLE_DEVICES leaves",
-            metavar="GPU,...",
-        ),
-    ] = ()
-    spool_limit_bytes: Annotated[
-        int | None,
-        Setting(
-            "Maximum size of the spool.",
-            default="a quarter of the free disk, at most 4 GiB",
-            at_runtime=True,
-        ),
-        Field(ge=1),
-    ] = None
-    minimum_free_bytes: Annotated[
-        int, Setting("Free bytes that the spool leaves on the disk."), Field(ge=0)
-    ] = DEFAULT_FLOOR_BYTES
-    flush_seconds: Annotated[
-        float, Setting("How long launches wait at most for their segment to fill."), Field(ge=0)
-    ] = 2.0
-    drain_seconds: Annotated[
-        float, Setting("How long a run may continue after SIGTERM.", at_runtime=True), Field(ge=0)
-    ] = 5.0
-    pause_at_celsius: Annotated[
-        float, Setting("A GPU at least this hot waits before a run; 0: never."), Field(ge=0)
-    ] = 85.0
-    resume_below_celsius: Annotated[
-        float, Setting("The run begins once the GPU is cooler than this."), Field(ge=0)
-    ] = 75.0
-    longest_cooling_seconds: Annotated[
-        float, Setting("How long a hot GPU waits before its run begins anyway."), Field(ge=0)
-    ] = 180.0
+    server: str = setting(
+        default_address,
+        "unix:PATH, or HOST:PORT after 'assay-agent join', which needs a policy file.",
+        default_text="the server that was joined, else this user's own socket",
+        variable=SERVER_VARIABLE,
+        metavar="ADDRESS",
+    )
+    socket_owner: str = setting(
+        "",
+        "User whose shared socket is trusted; a policy file must say what its group may ask for.",
+        default_text="only this user's own",
+        variable=SOCKET_OWNER_VARIABLE,
+        metavar="USER",
+    )
+    state_dir: Path = setting(
+        Path("assay-agent-state"),
+        "Directory of this agent's identity and spool; only one agent may use it at a time.",
+        flag="state",
+        metavar="DIR",
+    )
+    name: str = setting(
+        socket.gethostname,
+        "Name of this agent.",
+        default_text="the one it joined with, else the host's name",
+        min_length=1,
+    )
+    agent_id: str = setting(
+        "",
+        "Identity in a new state directory, 32 hexadecimal digits. Must be unique on the server.",
+        default_text="a random one",
+        variable="ASSAY_AGENT_ID",
+        pattern=r"^([0-9a-f]{32})?$",
+    )
+    policy_file: Path | None = setting(
+        None,
+        "TOML file that says what a server may ask for.",
+        default_text=f"{DEFAULT_POLICY_FILE}, if it exists",
+        flag="policy",
+        at_runtime=True,
+    )
+    recorded_slots: int = setting(1, "How many recordings are played back at a time.", ge=0, le=1024)
+    virtual: tuple[Annotated[VirtualGPUs, BeforeValidator(_virtual)], ...] = setting(
+        (),
+        "Offer virtual GPUs (V100, 'RTX 2060:2'); everything they measure is synthetic.",
+        metavar="KIND[:COUNT]",
+    )
+    installed_gpus: bool = setting(
+        True, "Offer this box's GPUs, if their tools are installed.", metavar="true|false"
+    )
+    gpus: tuple[str, ...] = setting(
+        (),
+        "Offer only these GPUs: ordinals in the order of the bus, UUIDs, or 'slurm': the Slurm job's.",
+        default_text="all that CUDA_VISIBLE_DEVICES leaves",
+        metavar="GPU,...",
+    )
+    spool_limit_bytes: int | None = setting(
+        None,
+        "Maximum size of the spool.",
+        default_text="a quarter of the free disk, at most 4 GiB",
+        at_runtime=True,
+        ge=1,
+    )
+    minimum_free_bytes: int = setting(
+        DEFAULT_FLOOR_BYTES, "Free bytes that the spool leaves on the disk.", ge=0
+    )
+    flush_seconds: float = setting(2.0, "How long launches wait at most for their segment to fill.", ge=0)
+    drain_seconds: float = setting(5.0, "How long a run may continue after SIGTERM.", at_runtime=True, ge=0)
+    pause_at_celsius: float = setting(85.0, "A GPU at least this hot waits before a run; 0: never.", ge=0)
+    resume_below_celsius: float = setting(75.0, "The run begins once the GPU is cooler than this.", ge=0)
+    longest_cooling_seconds: float = setting(
+        180.0, "How long a hot GPU waits before its run begins anyway.", ge=0
+    )
     metrics: MetricsSetting = ""
     metrics_certificate: MetricsCertificateSetting = None
     metrics_key: MetricsKeySetting = None

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, ClassVar
-
-from pydantic import Field
+from typing import ClassVar
 
 from assay_core.program import LogFormatSetting
 from assay_core.program_log import LogFormat, LogLevel
 from assay_core.server_address import SERVER_VARIABLE, SOCKET_OWNER_VARIABLE, default_address
-from assay_core.settings.declaration import ProgramSettings, Setting
+from assay_core.settings.declaration import ProgramSettings, setting
 from assay_core.settings.settling import settle
 
 
@@ -22,47 +20,38 @@ class ClientSettings(ProgramSettings):
     program: ClassVar[str] = "assay"
     variable_prefix: ClassVar[str] = "ASSAY_"
 
-    server: Annotated[
-        str,
-        Setting(
-            "unix:PATH or HOST:PORT of the server.",
-            default="this user's own socket",
-            variable=SERVER_VARIABLE,
-            metavar="ADDRESS",
-        ),
-    ] = Field(default_factory=default_address)
-    socket_owner: Annotated[
-        str,
-        Setting(
-            "User whose shared socket is trusted (assay-server --socket-group); given before the verb.",
-            default="only this user's own",
-            variable=SOCKET_OWNER_VARIABLE,
-            metavar="USER",
-        ),
-    ] = ""
-    credentials_dir: Annotated[
-        Path,
-        Setting(
-            "Folder in which 'assay lab login' keeps your certificates.",
-            default="assay/servers in $XDG_CONFIG_HOME, else in ~/.config",
-            flag="credentials",
-            metavar="DIR",
-        ),
-    ] = Field(default_factory=lambda: _config_home() / "assay" / "servers")
-    memory_limit_bytes: Annotated[
-        int,
-        Setting(
-            "Stop with an error before launches take more memory than this; suffixes K, M, G, Ki, Mi, Gi."
-        ),
-    ] = Field(default=8 << 30, ge=1)
-    log_level: Annotated[
-        LogLevel | None,
-        Setting(
-            "The lowest level that is logged to standard error: debug, info, warning or error.",
-            default="nothing is logged",
-            variable="ASSAY_LOG_LEVEL",
-        ),
-    ] = None
+    server: str = setting(
+        default_address,
+        "unix:PATH or HOST:PORT of the server.",
+        default_text="this user's own socket",
+        variable=SERVER_VARIABLE,
+        metavar="ADDRESS",
+    )
+    socket_owner: str = setting(
+        "",
+        "User whose shared socket is trusted (assay-server --socket-group); given before the verb.",
+        default_text="only this user's own",
+        variable=SOCKET_OWNER_VARIABLE,
+        metavar="USER",
+    )
+    credentials_dir: Path = setting(
+        lambda: _config_home() / "assay" / "servers",
+        "Folder in which 'assay lab login' keeps your certificates.",
+        default_text="assay/servers in $XDG_CONFIG_HOME, else in ~/.config",
+        flag="credentials",
+        metavar="DIR",
+    )
+    memory_limit_bytes: int = setting(
+        8 << 30,
+        "Stop with an error before launches take more memory than this; suffixes K, M, G, Ki, Mi, Gi.",
+        ge=1,
+    )
+    log_level: LogLevel | None = setting(
+        None,
+        "The lowest level that is logged to standard error: debug, info, warning or error.",
+        default_text="nothing is logged",
+        variable="ASSAY_LOG_LEVEL",
+    )
     log_format: LogFormatSetting = LogFormat.TEXT
 
     @classmethod

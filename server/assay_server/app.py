@@ -8,8 +8,11 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from assay_core.files.durable import storage_errors, write_atomically
+from assay_core.files.private_folders import take_state_folder
 from assay_core.metrics.endpoint import MetricsEndpoint
 from assay_core.server_address import ServerAddress
 from assay_core.settings.reloading import reloaded
@@ -22,15 +25,22 @@ from assay_server.campaigns.bundles import BundleStore
 from assay_server.campaigns.capacity import Capacity
 from assay_server.campaigns.carry_out import RequestRunner
 from assay_server.campaigns.heartbeats import Heartbeats
+from assay_server.campaigns.ingest.lost_records import look_for_lost_records, sweep
 from assay_server.campaigns.ingest.publish import Publisher
 from assay_server.campaigns.ingest.segments import Ingest
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.resting import windows_of
 from assay_server.campaigns.scheduling.retry import RetryPolicy
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
-from assay_server.clock import Clock, SteadyClock
+from assay_server.clock import Clock, SteadyClock, wall_ms
 from assay_server.config import ServerSettings, check_listen_address
-from assay_server.database.opening import asked_database, number_of_state
+from assay_server.database.opening import (
+    AskedDatabase,
+    asked_database,
+    awaited_lead_of,
+    number_of_state,
+    open_database,
+)
 from assay_server.database.state_notes import noted_records
 from assay_server.identity.identified import identified
 from assay_server.limits import (
@@ -41,7 +51,6 @@ from assay_server.limits import (
     take_over,
 )
 from assay_server.metrics.server_metrics import ServerMetrics
-from assay_server.opening import address_file, opened_state, recover
 from assay_server.records.opening import (
     are_of_state,
     checked_place,
@@ -58,8 +67,9 @@ from assay_server.rpc.handlers.published import PublishedHandler
 from assay_server.rpc.interceptors import Access
 from assay_server.rpc.server import RpcServer, answering_not_serving
 from assay_server.rpc.services import Handlers
+from assay_server.state_lock import locked_state
 from assay_server.store.record_store import RecordStore
-from assay_server.store.sqlite import SqliteStore
+from assay_server.store.sqlite import SqliteStore, written_back
 from assay_server.upkeep import Housekeeper, upkeep
 from assay_server.watches import LeadWatch, WritabilityWatch
 
@@ -194,9 +204,9 @@ class Server:
         resources.callback(requests.close)  # first: the server waits for requests that are being answered
         self.addresses, self.joins = self.rpc.start(), self.rpc.joins
         if self.joins:
-            resources.enter_context(address_file(settings.state_dir / "join-address", self.joins))
+            resources.enter_context(_address_file(settings.state_dir / "join-address", self.joins))
         # The last of them: who waits for it finds everything else in place.
-        resources.enter_context(address_file(settings.state_dir / "address", self.addresses))
+        resources.enter_context(_address_file(settings.state_dir / "address", self.addresses))
         resources.enter_context(
             upkeep(
                 coordinator,
@@ -226,7 +236,7 @@ class Server:
             joins=lambda number: are_of_state(state, place, number),
             records=place.url,
         )
-        database = opened_state(state, database_settings, resources, self._is_ending, self._standing_by)
+        database = _opened_state(state, database_settings, resources, self._is_ending, self._standing_by)
         resources.enter_context(self.lead.watching(database, has_standby=self._is_shared))
         records = open_records(
             state,
@@ -333,3 +343,57 @@ def _policy(settings: ServerSettings) -> SchedulePolicy:
         windows=windows_of(settings.maintenance),
         person_gpu_hours=settings.person_gpu_hours,
     )
+
+
+def _opened_state(
+    state: Path,
+    settings: AskedDatabase,
+    resources: contextlib.ExitStack,
+    is_ending: Callable[[], bool],
+    standing_by: Callable[[], contextlib.AbstractContextManager[None]],
+) -> SqliteStore | PostgresqlStore:
+    """The database of a state folder for this process alone, once it leads it; ``resources`` closes it.
+
+    Servers that stand by for one another share a database and a place of records, and each has a folder.
+    Raises StorageError and ParameterError, and StandbyEndedError if it was asked to end while it stood by.
+    """
+    with storage_errors(state):
+        take_state_folder(state)
+    resources.enter_context(locked_state(state))
+    lead = awaited_lead_of(state, settings, is_ending, standing_by)
+    try:
+        database = open_database(state, settings, lead)
+    except BaseException:
+        if lead is not None:
+            lead.release()
+        raise
+    resources.callback(database.close)
+    database.require_sound()
+    if isinstance(database, SqliteStore):
+        resources.enter_context(written_back(database.write_back))
+    return database
+
+
+def recover(coordinator: Coordinator) -> None:
+    """Take up what an earlier server left.
+
+    Begins an epoch of tokens, cleans up the files, and restarts every lease's clock.
+    """
+    sweep(coordinator)
+    with coordinator.schedule() as schedule:
+        schedule.store.begin_epoch(wall_ms())
+        schedule.extend_all()
+        schedule.mend_clocks()
+    look_for_lost_records(coordinator)
+
+
+@contextlib.contextmanager
+def _address_file(path: Path, addresses: tuple[str, ...]) -> Iterator[None]:
+    """The file lists the addresses, one per line, while the server listens."""
+    with storage_errors(path):
+        write_atomically(path, "".join(f"{address}\n" for address in addresses).encode())
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)

@@ -6,7 +6,7 @@ import errno
 import hashlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import timedelta
@@ -24,8 +24,8 @@ from assay_server.places import RecordsPlace, bucket_and_prefix, read_credential
 from assay_server.records.opening import bind_bucket, open_records
 from assay_server.store.objects import bucket as buckets
 from assay_server.store.objects import cache as caches
-from assay_server.store.objects.bucket import Bucket, opened_bucket, probe_bucket
-from assay_server.store.objects.cache import CacheFolder, RecordFetcher
+from assay_server.store.objects.bucket import Bucket, MissingObjectError, opened_bucket, probe_bucket
+from assay_server.store.objects.cache import RecordCache
 from assay_server.store.objects.store import ObjectRecordStore
 from assay_server.store.records import LocalRecordStore
 from tests.support.server.buckets import TinyS3
@@ -229,20 +229,30 @@ def test_keys_in_a_file_that_others_may_read_are_refused(tmp_path: Path) -> None
         read_credentials(file)
 
 
-def _writes(data: bytes) -> object:
-    def fetch(file: IO[bytes]) -> bool:
-        file.write(data)
-        return True
+class Downloads:
+    """A bucket that only gives objects, with the content of ``contents``, or as ``fetch`` writes it."""
 
-    return fetch
+    def __init__(self, fetch: Callable[[IO[bytes]], object] | None = None, **contents: bytes) -> None:
+        self.fetch, self.contents = fetch, contents
+
+    def download(self, name: str, file: IO[bytes]) -> None:
+        if self.fetch is not None:
+            self.fetch(file)
+        elif name.endswith("none"):
+            raise MissingObjectError(name, "there is no such object")
+        else:
+            file.write(self.contents.get("data", bytes(100)))
 
 
 class TestCache:
-    def cache(self, folder: Path, most_bytes: int = 250) -> CacheFolder:
-        return CacheFolder(folder / "cache", most_bytes, used_every_seconds=0)
+    def cache(
+        self, folder: Path, fetch: Callable[[IO[bytes]], object] | None = None, **contents: bytes
+    ) -> RecordCache:
+        place = RecordsPlace("s3://b", cache=folder / "cache", cache_bytes=250)
+        return RecordCache(Downloads(fetch, **contents), place, used_every_seconds=0)  # type: ignore[arg-type]
 
-    def read(self, cache: CacheFolder, name: str, data: bytes = bytes(100)) -> Path:
-        with cache.reading(name, _writes(data), lambda path: True) as path:  # type: ignore[arg-type]
+    def read(self, cache: RecordCache, name: str, data: bytes = bytes(100)) -> Path:
+        with cache.reading(name) as path:
             assert path.read_bytes() == data
         return path
 
@@ -255,7 +265,7 @@ class TestCache:
 
     def test_what_is_being_read_stays_also_for_another_process_of_the_folder(self, tmp_path: Path) -> None:
         cache, other = self.cache(tmp_path), self.cache(tmp_path)
-        with cache.reading("a/1", _writes(bytes(100)), lambda path: True) as held:  # type: ignore[arg-type]
+        with cache.reading("a/1") as held:
             for number in range(2, 80):
                 self.read(other, f"a/{number}")
             assert held.read_bytes() == bytes(100)
@@ -265,12 +275,13 @@ class TestCache:
         assert sum(path.stat().st_size for path in (tmp_path / "cache").rglob("*") if path.is_file()) <= 250
 
     def test_a_copy_that_changed_is_fetched_again_and_nothing_is_nothing(self, tmp_path: Path) -> None:
-        cache = self.cache(tmp_path)
-        path = self.read(cache, "a/1", b"right")
+        cache = self.cache(tmp_path, data=b"right")
+        name = f"a/slice-00000-1f-{hashlib.blake2b(b'right', digest_size=32).hexdigest()[:16]}.parquet"
+        path = self.read(cache, name, b"right")
         path.write_bytes(b"wrong")
-        with cache.reading("a/1", _writes(b"right"), lambda at: at.read_bytes() == b"right"):  # type: ignore[arg-type]
+        with cache.reading(name):
             assert path.read_bytes() == b"right"
-        with cache.reading("a/none", lambda file: False, lambda at: True) as missing:
+        with cache.reading("a/none") as missing:
             assert not missing.exists()
 
     def test_a_copy_that_the_disk_does_not_give_is_fetched_again(
@@ -280,7 +291,7 @@ class TestCache:
         file = f"r/slice-00000-1f-{hashlib.blake2b(data, digest_size=32).hexdigest()[:16]}.parquet"
         objects = MemoryStore()
         obstore.put(objects, f"records/{file}", data)
-        fetcher = RecordFetcher(Bucket(objects, "b"), RecordsPlace("s3://b", cache=tmp_path))
+        fetcher = RecordCache(Bucket(objects, "b"), RecordsPlace("s3://b", cache=tmp_path))
         with fetcher.reading(f"records/{file}") as path:
             # Open, so that no later file gets its inode.
             broken, real = path.open("rb"), caches.hash_of_file
@@ -300,7 +311,7 @@ class TestCache:
     def test_a_copy_that_the_disk_does_not_open_is_fetched_again(
         self, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        cache = self.cache(tmp_path)
+        cache = self.cache(tmp_path, data=b"right")
         path = self.read(cache, "a/1", b"right")
         broken, real = path.stat().st_ino, Path.open
         # Held, so that no later file gets its inode.
@@ -312,49 +323,42 @@ class TestCache:
                 return real(at, *how, **named)
 
             monkeypatch.setattr(Path, "open", opened)
-            with cache.reading("a/1", _writes(b"again"), lambda at: True) as found:
-                assert found.read_bytes() == b"again"
+            with cache.reading("a/1") as found:
+                assert found.stat().st_ino != broken and found.read_bytes() == b"right"
 
     def test_a_cache_whose_disk_opens_nothing_says_so(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        cache, brought = self.cache(tmp_path), []
+        brought: list[int] = []
 
         def refuses(at: Path, *how: object) -> object:
             if at.exists():
                 raise OSError(errno.EIO, os.strerror(errno.EIO), str(at))
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(at))
 
-        def fetch(file: IO[bytes]) -> bool:
-            brought.append(file.write(b"x"))
-            return True
-
+        cache = self.cache(tmp_path, lambda file: brought.append(file.write(b"x")))
         monkeypatch.setattr(Path, "open", refuses)
-        with pytest.raises(StorageError, match="EIO"), cache.reading("a/1", fetch, lambda at: True):
+        with pytest.raises(StorageError, match="EIO"), cache.reading("a/1"):
             pass
         assert brought == [1]
 
     def test_a_fetch_that_fails_leaves_nothing(self, tmp_path: Path) -> None:
-        cache = self.cache(tmp_path)
-
-        def fails(file: IO[bytes]) -> bool:
+        def fails(file: IO[bytes]) -> None:
             file.write(b"half")
             raise StorageError("bucket", "it is away")
 
-        with pytest.raises(StorageError), cache.reading("a/1", fails, lambda path: True):
+        with pytest.raises(StorageError), self.cache(tmp_path, fails).reading("a/1"):
             pass
         assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
 
     def test_many_threads_fetch_a_file_once(self, tmp_path: Path) -> None:
-        cache, fetched, together = self.cache(tmp_path), [], threading.Barrier(8)
-
-        def fetch(file: IO[bytes]) -> bool:
-            fetched.append(file.write(bytes(100)))
-            return True
+        fetched: list[int] = []
+        together = threading.Barrier(8)
+        cache = self.cache(tmp_path, lambda file: fetched.append(file.write(bytes(100))))
 
         def read(_number: int) -> int:
             together.wait()
-            with cache.reading("a/1", fetch, lambda path: True) as path:
+            with cache.reading("a/1") as path:
                 return path.stat().st_size
 
         with ThreadPoolExecutor(8) as threads:

@@ -18,9 +18,8 @@ from assay_sampling.errors import CampaignError
 from assay_sampling.running.failures import FailureClass
 from assay_server.campaign_file.compiled import Placement, Requirements, SchedulingRules
 from assay_server.campaigns.planning.plan import plan_campaign
-from assay_server.campaigns.scheduling.fair_share import Account
-from assay_server.campaigns.scheduling.fitting_slots import Lack, lacking
-from assay_server.campaigns.scheduling.queue import Queue
+from assay_server.campaigns.scheduling.fitting_slots import Lack, Seat
+from assay_server.campaigns.scheduling.queue import Account, Queue
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.campaigns.scheduling.waiting import Lab, Reason, wait_reason
 from assay_server.rpc.handlers.campaigns import attempt_detail
@@ -144,10 +143,10 @@ def test_agents_of_earlier_releases_and_instances_of_a_gpu_make_no_gangs() -> No
     assert reason(lab, "c-1.0000").kind is QueueKind.NOT_OFFERED
     parts = box("m", 2)
     parts = replace(parts, slots=tuple(replace(s, slot_id=f"MIG-{s.slot_id}") for s in parts.slots))
-    assert lacking(need_of(run), parts.slots[0], parts) is Lack.GANGS
+    assert Seat(parts, parts.slots[0]).lack(need_of(run)) is Lack.GANGS
     shared = box("s", 2)  # two slots on one GPU
     shared = replace(shared, slots=tuple(replace(s, device=shared.slots[0].device) for s in shared.slots))
-    assert lacking(need_of(run), shared.slots[0], shared) is Lack.GANG_SIZE
+    assert Seat(shared, shared.slots[0]).lack(need_of(run)) is Lack.GANG_SIZE
 
 
 def test_every_gpu_of_a_gang_must_meet_the_requirements() -> None:
@@ -169,11 +168,11 @@ def test_a_gang_counts_all_of_its_gpus_for_shares_and_budgets_also_after_a_resta
     lab.submit(*live_campaign(1, ["v100"] * 3, rules, placement=PAIR, owner="ann"))
     assert lab.got("a-0") == "c-1.0000"
     lab.clock.ms += HOUR_MS
-    held = lab.coordinator.queue.shares.people[Account("", "ann")]
+    held = lab.coordinator.queue.ledger.people[Account("", "ann")]
     assert held.seconds(lab.clock.ms) == pytest.approx(2 * (3600 + 60))
     lab.restart()
     lab.lease("a-1")
-    assert lab.coordinator.queue.shares.people[Account("", "ann")] == held
+    assert lab.coordinator.queue.ledger.people[Account("", "ann")] == held
     lab.finish("a-0")
     assert lab.got("a-0") == "c-1.0001"  # two of three GPU hours are used
     lab.clock.ms += HOUR_MS
@@ -367,7 +366,7 @@ class Gangs(RuleBasedStateMachine):
         with self.lab.store.transaction() as store:
             fresh.candidates(store)
             kept.candidates(store)
-        held = [sum(usage.gpus for usage in queue.shares.projects.values()) for queue in (fresh, kept)]
+        held = [sum(usage.gpus for usage in queue.ledger.projects.values()) for queue in (fresh, kept)]
         assert held == [sum(len(attempt.slots) for attempt in self.lab.leased())] * 2
 
     def teardown(self) -> None:

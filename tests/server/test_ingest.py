@@ -227,7 +227,10 @@ def test_a_header_that_counts_wrong_is_refused(box: Box) -> None:
     ],
 )
 def test_a_header_that_lies_is_refused(box: Box, change: dict[str, object], cause: str) -> None:
-    upload = replace(made_segments((10,))[0].upload(box.claim()), **change)  # type: ignore[arg-type]
+    upload = made_segments((10,))[0].upload(box.claim())
+    if "launches" in change:
+        change = {"header": replace(upload.header, **change)}  # type: ignore[arg-type]
+    upload = replace(upload, **change)  # type: ignore[arg-type]
     assert box.refused(upload).startswith(f"server_refused: {cause}")
     assert box.state_of() is AttemptState.FAILED
     assert not [p for p in (box.state / "staging").rglob("*") if p.is_file()]

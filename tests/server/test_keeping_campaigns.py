@@ -144,7 +144,7 @@ def test_a_campaign_that_has_not_ended_stays(agent: PlayingAgent, person: Connec
 def test_a_deletion_that_a_crash_cut_short_goes_on(
     agent: PlayingAgent, person: Connection, short_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("assay_server.maintenance.deleting._RUNS_AT_A_TIME", 1)
+    monkeypatch.setattr("assay_server.maintenance.archives._RUNS_AT_A_TIME", 1)
     campaign_id, calls = ended_campaign(agent), []
 
     def torn(self: SqlTransaction, run_ids: list[str]) -> None:

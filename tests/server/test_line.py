@@ -15,15 +15,15 @@ from assay_core.records.runs import RunsAction
 from assay_core.records.work import CommandSource
 from assay_protos import lab_pb2_grpc
 from assay_server.app import Server
-from assay_server.campaigns.scheduling.queue import Candidates
+from assay_server.campaigns.scheduling.queue import Candidates, Ledger
 from assay_server.campaigns.scheduling.resting import Rest
 from assay_server.campaigns.scheduling.waiting import (
     Lab,
     ahead_of,
     held_reason,
     slots_by_gpu,
-    told_reasons,
     wait_reason,
+    wait_reasons,
 )
 from assay_server.store.model import Agent, Hold, Run
 from tests.support.server.desk import HANG, Desk
@@ -80,8 +80,8 @@ def test_a_pause_of_the_campaign_comes_before_all_other_reasons() -> None:
 def test_a_running_run_is_told_only_if_its_further_slices_are_held() -> None:
     runs = [live(0, state=RunState.RUNNING), live(1), live(2, state=RunState.RUNNING, holds=(Hold.PAUSED,))]
     lab = Lab([box("GPU-1")], NOW_MS)
-    assert list(told_reasons(runs, lab, awaiting_light={"made-1.0001"})) == ["made-1.0001", "made-1.0002"]
-    assert list(told_reasons(runs, lab)) == ["made-1.0002"]
+    assert list(wait_reasons(runs, lab, awaiting_light={"made-1.0001"})) == ["made-1.0001", "made-1.0002"]
+    assert list(wait_reasons(runs, lab)) == ["made-1.0002"]
 
 
 def test_who_is_ahead_is_the_schedulers_own_order() -> None:
@@ -93,9 +93,9 @@ def test_who_is_ahead_is_the_schedulers_own_order() -> None:
         waiting, agents = read.runs("made-3")[0], read.agents()
     seats = Lab(agents, desk.clock.ms).seats(waiting)
     assert len(seats) == 2
-    assert ahead_of("made-3", seats, candidates, desk.clock.ms) == ("made-1", "made-2")
-    assert ahead_of("made-1", seats, candidates, desk.clock.ms) == ()
-    assert ahead_of("made-3", [], candidates, desk.clock.ms) == ()
+    assert ahead_of("made-3", seats, candidates, Ledger(), desk.clock.ms) == ("made-1", "made-2")
+    assert ahead_of("made-1", seats, candidates, Ledger(), desk.clock.ms) == ()
+    assert ahead_of("made-3", [], candidates, Ledger(), desk.clock.ms) == ()
     desk.store.close()
 
 

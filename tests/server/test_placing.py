@@ -19,8 +19,8 @@ from assay_sampling.errors import CampaignError, ParameterError
 from assay_server.campaign_file.compiled import Placement, Requirements, SchedulingRules
 from assay_server.campaign_file.reading import compile_campaign
 from assay_server.campaigns.planning.plan import plan_campaign
-from assay_server.campaigns.scheduling.fair_share import HALF_LIFE_MS
-from assay_server.campaigns.scheduling.fitting_slots import Lack, lacking
+from assay_server.campaigns.scheduling.fitting_slots import Lack, Seat
+from assay_server.campaigns.scheduling.queue import HALF_LIFE_MS
 from assay_server.campaigns.scheduling.resting import windows_of
 from assay_server.campaigns.scheduling.retry import MOST_SLOTS_FAILED
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
@@ -133,7 +133,7 @@ def test_a_slot_fits_if_it_meets_every_requirement(
 
     def lacks(requires: dict[str, object]) -> Lack | None:
         placement = Placement(Requirements(**requires))  # type: ignore[arg-type]
-        return lacking(Need("cupti", slot.device_key, placement=placement), slot, agent)
+        return Seat(agent, slot).lack(Need("cupti", slot.device_key, placement=placement))
 
     assert lacks({}) is None
     assert lacks(asked) is None

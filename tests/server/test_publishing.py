@@ -18,8 +18,8 @@ from assay_core.records.lease import FinishedAttempt
 from assay_sampling.errors import StorageError
 from assay_sampling.launches.parquet import LaunchWriter
 from assay_sampling.readers.opening import open_recording
+from assay_server.app import recover
 from assay_server.campaigns.analysing.request_builder import analysis_request
-from assay_server.opening import recover
 from assay_server.store.model import Slice, SliceState
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sql import SqlTransaction

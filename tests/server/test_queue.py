@@ -16,9 +16,9 @@ from assay_core.records.campaign import AttemptState, CampaignState
 from assay_core.records.lease import LeaseAnswer, LeaseRequest
 from assay_server.app import Server
 from assay_server.campaign_file.compiled import SchedulingRules
-from assay_server.campaigns.scheduling.fair_share import HALF_LIFE_MS, Account, Shares, Usage
+from assay_server.campaigns.scheduling.fitting_slots import Seat
 from assay_server.campaigns.scheduling.leases import Chooser
-from assay_server.campaigns.scheduling.queue import Candidates, Queue, Seat
+from assay_server.campaigns.scheduling.queue import HALF_LIFE_MS, Account, Candidates, Ledger, Queue, Usage
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.rpc.handlers.agents import AgentHandler
 from assay_server.store.model import Entrant, Hold, Lane, Need, Slice
@@ -41,8 +41,8 @@ def entrant(
     return Entrant(f"c-{number}", number, SchedulingRules(priority), lanes, owner, project)
 
 
-def line_up(candidates: Candidates, shares: Shares, kind: str = "v100", now_ms: int = 0) -> list[str]:
-    found = candidates.in_order(lambda need: need.device_key == kind, shares, now_ms)
+def line_up(candidates: Candidates, ledger: Ledger, kind: str = "v100", now_ms: int = 0) -> list[str]:
+    found = candidates.in_order(lambda need: need.device_key == kind, ledger, now_ms)
     return [candidate.campaign_id for candidate in found]
 
 
@@ -66,7 +66,7 @@ usages = st.builds(Usage, st.floats(0, 1e6), st.just(0), st.integers(0, 3), st.j
 def test_who_is_next_is_a_sort_by_priority_project_person_and_age(
     entrants: list[Entrant], projects: dict[str, Usage], persons: dict[Account, Usage]
 ) -> None:
-    candidates, shares = Candidates(), Shares(projects, persons)
+    candidates, ledger = Candidates(), Ledger(projects, persons)
     candidates.add(entrants)
 
     def rank(each: Entrant) -> tuple[float, ...]:
@@ -76,14 +76,14 @@ def test_who_is_next_is_a_sort_by_priority_project_person_and_age(
 
     for kind in KINDS:
         fitting = [each for each in entrants if any(lane.need.device_key == kind for lane in each.lanes)]
-        line = line_up(candidates, shares, kind)
+        line = line_up(candidates, ledger, kind)
         assert sorted(line) == sorted(each.campaign_id for each in fitting)
         ranks = [rank(next(each for each in fitting if each.campaign_id == name)) for name in line]
         assert ranks == sorted(ranks)
     alone = [replace(each, owner="", project="", rules=SchedulingRules()) for each in entrants]
     candidates = Candidates()
     candidates.add(alone)
-    assert line_up(candidates, Shares()) == [
+    assert line_up(candidates, Ledger()) == [
         each.campaign_id for each in sorted(alone, key=lambda e: e.ordinal) if "v100" in str(each.lanes)
     ]
 
@@ -92,14 +92,14 @@ def test_a_lane_rests_until_it_is_due_and_leaves_when_it_is_empty() -> None:
     candidates = Candidates()
     candidates.add([entrant(1, "v100 a100"), entrant(2)])
     candidates.rest(10, 500)
-    assert line_up(candidates, Shares()) == ["c-2"]
-    assert line_up(candidates, Shares(), now_ms=500) == ["c-1", "c-2"]
+    assert line_up(candidates, Ledger()) == ["c-2"]
+    assert line_up(candidates, Ledger(), now_ms=500) == ["c-1", "c-2"]
     candidates.drop(10)
     candidates.drop(20)
-    assert line_up(candidates, Shares(), now_ms=500) == []
-    assert line_up(candidates, Shares(), "a100") == ["c-1"]
+    assert line_up(candidates, Ledger(), now_ms=500) == []
+    assert line_up(candidates, Ledger(), "a100") == ["c-1"]
     candidates.add([entrant(1, "v100 a100")])
-    assert line_up(candidates, Shares()) == ["c-1"]
+    assert line_up(candidates, Ledger()) == ["c-1"]
 
 
 @given(st.floats(0, 1e6), st.integers(0, HALF_LIFE_MS * 4))

@@ -198,7 +198,7 @@ def test_every_start_raises_the_epoch_of_tokens_also_where_the_clock_went_back(
     make_server: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [2_000_000_000_000]
-    monkeypatch.setattr("assay_server.opening.wall_ms", lambda: now[0])
+    monkeypatch.setattr("assay_server.app.wall_ms", lambda: now[0])
     tokens = []
     for step in (0, 0, 1, -100_000_000, 3_600_000):
         now[0] += step
@@ -222,7 +222,7 @@ def test_a_clock_that_shows_an_absurd_time_stops_no_server_and_uses_up_no_epochs
     make_server: Callable[..., Server], monkeypatch: pytest.MonkeyPatch, wrong_ms: int
 ) -> None:
     now = [1_800_000_000_000]
-    monkeypatch.setattr("assay_server.opening.wall_ms", lambda: now[0])
+    monkeypatch.setattr("assay_server.app.wall_ms", lambda: now[0])
     tokens = []
     for shown in (now[0], wrong_ms, wrong_ms, now[0]):
         now[0] = shown

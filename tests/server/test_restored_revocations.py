@@ -14,8 +14,7 @@ from typer.testing import CliRunner
 from assay_core.identity.roles import IdentityKind, Role
 from assay_server.cli.program import program
 from assay_server.maintenance.backup import make_backup
-from assay_server.maintenance.restore import restore_backup
-from assay_server.maintenance.revocations import Memberships, take_over
+from assay_server.maintenance.restore import Memberships, restore_backup, take_over
 from assay_server.store.people import Identity, StoredCertificate, StoredToken
 from assay_server.store.sqlite import SqliteStore
 

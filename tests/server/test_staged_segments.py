@@ -11,8 +11,8 @@ import pytest
 
 from assay_core.records.campaign import AttemptState
 from assay_core.records.failure import Failure
+from assay_server.app import recover
 from assay_server.campaigns.ingest.segments import Answer
-from assay_server.opening import recover
 from tests.support.server.cancelling import cancel
 from tests.support.server.ingest_box import Box
 from tests.support.server.made_segments import made_segments

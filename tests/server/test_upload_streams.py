@@ -12,7 +12,7 @@ import pytest
 
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState
-from assay_core.records.upload import AnnouncedSegment, SegmentAnswer, SegmentHeader, upload_messages
+from assay_core.records.upload import AnnouncedSegment, SegmentAnswer, upload_messages
 from assay_sampling.errors import StorageError
 from assay_server.campaigns.ingest.segments import Answer
 from assay_server.limits import DEFAULT_LIMITS
@@ -68,10 +68,8 @@ async def streamed(box: Box, segments: list[MadeSegment]) -> list[SegmentAnswer]
 
     async def messages() -> AsyncIterator[Any]:
         for each in segments:
-            sizes = len(each.names), len(each.data)
-            hashes = each.names_hash, each.launches_hash
-            header = SegmentHeader(each.index, each.launches, *sizes, *hashes)
-            for message in upload_messages(AnnouncedSegment(box.claim(), header), each.names, each.data):
+            announced = AnnouncedSegment(box.claim(), each.header)
+            for message in upload_messages(announced, each.names, each.data):
                 yield message
 
     threads = Threads.of(DEFAULT_LIMITS)

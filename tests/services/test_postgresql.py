@@ -21,7 +21,7 @@ from assay_server.database import moving, opening
 from assay_server.database.moving import move_to_postgresql, move_to_sqlite
 from assay_server.database.opening import AskedDatabase, open_database, open_leading, opened_alone
 from assay_server.database.state_notes import DatabaseInForce, noted_database
-from assay_server.maintenance.stored_files import copy_database
+from assay_server.maintenance.database_copy import copy_database
 from assay_server.places import database_place
 from assay_server.store.model import Slice
 from assay_server.store.postgresql.connections import require_fit

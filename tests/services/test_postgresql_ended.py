@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -17,9 +18,9 @@ from assay_server.database.opening import opened_alone
 from assay_server.places import database_place
 from assay_server.store import transactions
 from assay_server.store.model import Agent
-from assay_server.store.postgresql.store import NumberedCommits, PostgresqlStore, new_engine
+from assay_server.store.postgresql.store import NumberedTransactions, PostgresqlStore, new_engine
 from assay_server.store.prepared import Driver, PreparedStatements
-from assay_server.store.transactions import NothingKeptError, OutcomeUnknownError, repeated
+from assay_server.store.transactions import Database, NothingKeptError, OutcomeUnknownError, repeated
 from tests.services.postgresql import OwnPostgresql
 
 
@@ -220,16 +221,17 @@ class Writer:
         stack.callback(engine.dispose)
         prepared = PreparedStatements(engine.dialect, by_cursor=True)
         self.slow, self.looking = (Driver(stack.enter_context(engine.connect()), prepared) for _ in range(2))
-        self.commits = NumberedCommits()
+        database = Database(engine, prepared, psycopg.Error, partial(StorageError, "the database"))
+        self.commits = NumberedTransactions(database, ())
 
     def write(self) -> int:
         """Change every agent's row; returns the number of the commit, which has still to be sent."""
         self.slow.run("BEGIN")
         self.slow.run("UPDATE agents SET seen_at_ms = seen_at_ms + 1")
-        return self.commits.add(self.slow)
+        return self.commits.add_number(self.slow)
 
     def was_kept(self, number: int) -> bool:
-        return self.commits.was_kept(self.looking, number)
+        return self.commits.has_number(self.looking, number)
 
 
 @pytest.fixture

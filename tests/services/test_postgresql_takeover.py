@@ -20,11 +20,11 @@ from assay_core.records.lease import AttemptProgress, Heartbeat
 from assay_core.records.work import CommandSource
 from assay_sampling.errors import ParameterError, StorageError
 from assay_sampling.running.failures import FailureClass
+from assay_server.app import recover
 from assay_server.campaigns.heartbeats import Heartbeats
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.database.opening import opened_alone
-from assay_server.opening import recover
 from assay_server.places import database_place
 from assay_server.store.model import Attempt, PublishedFile, Run, Segment, Slice
 from assay_server.store.postgresql.lead import LeadLostError

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar, Self, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Self, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -46,6 +46,30 @@ class Setting:
     at_runtime: bool = False
 
 
+def setting(
+    default: Any,
+    text: str,
+    *,
+    default_text: str = "",
+    flag: str = "",
+    variable: str = "",
+    metavar: str = "",
+    at_runtime: bool = False,
+    **bounds: Any,
+) -> Any:
+    """A field of :class:`ProgramSettings`, as :class:`Setting` describes it.
+
+    Args:
+        default: its value if it is not set, or a function that makes it; ``...``: it must be set.
+        text: the help.
+        default_text: describes the default.
+        bounds: as pydantic's ``Field`` takes them (``ge=1``).
+    """
+    made = Field(default_factory=default, **bounds) if callable(default) else Field(default, **bounds)
+    made.metadata.append(Setting(text, default_text, flag, variable, metavar, at_runtime))
+    return made
+
+
 @dataclass(frozen=True)
 class DeclaredSetting:
     """A setting with everything derived from its declaration; ``key`` is its name in the file."""
@@ -73,7 +97,7 @@ class InvalidSettingError(ParameterError):
 
 
 class ProgramSettings(BaseModel, ABC):
-    """Base of the settings of a program. Each field is annotated with a :class:`Setting`.
+    """Base of the settings of a program, each a :func:`setting` or annotated with a :class:`Setting`.
 
     A field holds a number in the unit that its name ends in (``drain_seconds``); people write the span or the
     size with a unit, as a flag (``--drain 90s``), a variable (``ASSAY_AGENT_DRAIN=90s``) or a key of the
@@ -114,7 +138,8 @@ class ProgramSettings(BaseModel, ABC):
     @classmethod
     def value_type(cls, field: str) -> Any:
         """The type of one setting's value with its bounds, for pydantic's TypeAdapter."""
-        return get_type_hints(cls, include_extras=True)[field]
+        declared = cls.model_fields[field]
+        return Annotated[(declared.annotation, *declared.metadata)]
 
     @classmethod
     def declared(cls) -> Iterator[DeclaredSetting]:

@@ -6,7 +6,6 @@ A heartbeat must never wait long: it is what keeps an agent's leases. So they ha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Future
 
 from assay_core.records.attempt import AttemptKey
 from assay_core.records.campaign import AttemptState
@@ -23,12 +22,12 @@ _GATHER_SECONDS = 0.05
 _MOST_TOGETHER = 256
 
 
-class Heartbeats:
-    """Takes heartbeats from any thread, and answers them in one."""
+class Heartbeats(Grouped[Heartbeat, HeartbeatAnswer]):
+    """Takes heartbeats from any thread, and answers them in one, as soon as the answer is durable."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
-        self._group = Grouped(
+        super().__init__(
             self._heard,
             name="assay-heartbeats",
             most=_MOST_TOGETHER,
@@ -36,17 +35,9 @@ class Heartbeats:
             gather_seconds=_GATHER_SECONDS,
         )
 
-    def take(self, heartbeat: Heartbeat) -> Future[HeartbeatAnswer]:
-        """The answer, as soon as it is durable; StorageError if the store refused."""
-        return self._group.ask(heartbeat)
-
-    def close(self) -> None:
-        """Answer what was taken, then stop."""
-        self._group.close()
-
     def _heard(self, beats: Sequence[Heartbeat]) -> list[HeartbeatAnswer]:
         """The answers; what the heartbeats say about their boxes is kept in memory."""
-        answers = self._answers(beats)
+        answers = self._answers_to(beats)
         now_ms = self._coordinator.clock.now_ms()
         for beat, answer in zip(beats, answers, strict=True):
             if not answer.register_again:
@@ -54,7 +45,7 @@ class Heartbeats:
         return answers
 
     @repeated
-    def _answers(self, beats: Sequence[Heartbeat]) -> list[HeartbeatAnswer]:
+    def _answers_to(self, beats: Sequence[Heartbeat]) -> list[HeartbeatAnswer]:
         if not any(beat.attempts for beat in beats):
             with self._coordinator.snapshot() as store:
                 seen_at_ms, now_ms = _seen_at_ms(store, beats), self._coordinator.clock.now_ms()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -39,8 +40,6 @@ _RUNS_GIVEN_UP = 500
 # The rest after a piece, as a multiple of its time: others get the writer's lock between two pieces.
 _REST = 0.5
 _LEAST_REST_SECONDS = 0.002
-
-_Piece = tuple[Sequence[Run], Sequence[Slice]]
 
 
 @dataclass(frozen=True)
@@ -178,7 +177,7 @@ class _Submitting:
                     return before
                 for piece in _pieces(plan, self.pace.piece_rows):
                     began = time.monotonic()
-                    self._add(campaign.campaign_id, mark, *piece)
+                    self._add(campaign.campaign_id, mark, piece)
                     self.pace.rest(max(_LEAST_REST_SECONDS, _REST * (time.monotonic() - began)))
             try:
                 self._end(campaign, mark)
@@ -188,13 +187,17 @@ class _Submitting:
         return None
 
     @repeated
-    def _add(self, campaign_id: str, mark: str, runs: Sequence[Run], slices: Sequence[Slice]) -> None:
+    def _add(self, campaign_id: str, mark: str, piece: Sequence[Run | Slice]) -> None:
+        runs = [row for row in piece if isinstance(row, Run)]
+        slices = [row for row in piece if isinstance(row, Slice)]
+        run_ids = {run.run_id for run in runs}
+        further = [row for row in slices if row.run_id not in run_ids]  # of the last run before
         with self.coordinator.schedule() as schedule:
             _require_arriving(schedule.store, campaign_id, mark)
+            if further:
+                schedule.store.replace_slices(further[0].run_id, further[0].index, further)
             if runs:
-                schedule.store.add_runs(runs, slices)
-            else:
-                schedule.store.replace_slices(slices[0].run_id, slices[0].index, slices)
+                schedule.store.add_runs(runs, slices[len(further) :])
 
     @repeated
     def _end(self, campaign: Campaign, mark: str) -> None:
@@ -244,31 +247,20 @@ def _give_up(coordinator: Coordinator, campaign_id: str) -> bool:
         return schedule.store.give_up_arrival(campaign_id, _RUNS_GIVEN_UP)
 
 
-def _pieces(plan: Plan, most_rows: int) -> Iterator[_Piece]:
-    """The runs of a plan in order, each with its slices, cut so that no piece has more rows than allowed.
+def _pieces(plan: Plan, most_rows: int) -> Iterator[Sequence[Run | Slice]]:
+    """The runs of a plan in order, each followed by its slices, in pieces of at most so many rows.
 
-    The slices of a run that has very many go on in pieces of their own.
+    The first slices of a piece may be those of the last run of the piece before.
     """
-    of_run: dict[str, list[Slice]] = {}
+    of_run: defaultdict[str, list[Slice]] = defaultdict(list)
     for piece in plan.slices:
-        of_run.setdefault(piece.run_id, []).append(piece)
-    runs: list[Run] = []
-    slices: list[Slice] = []
+        of_run[piece.run_id].append(piece)
+    rows: list[Run | Slice] = []
     for run in plan.runs:
-        mine = of_run.get(run.run_id, [])
-        if runs and len(runs) + len(slices) + 1 + len(mine) > most_rows:
-            yield runs, slices
-            runs, slices = [], []
-        with_run = max(1, most_rows - 1)
-        runs.append(run)
-        slices += mine[:with_run]
-        if len(mine) > with_run:
-            yield runs, slices
-            runs, slices = [], []
-            for first in range(with_run, len(mine), most_rows):
-                yield [], mine[first : first + most_rows]
-    if runs:
-        yield runs, slices
+        rows.append(run)
+        rows.extend(of_run[run.run_id])
+    for first in range(0, len(rows), most_rows):
+        yield rows[first : first + most_rows]
 
 
 def folders_named(file: CampaignFile, store: BundleStore) -> tuple[BundleFolder, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import sys
@@ -16,12 +15,10 @@ from assay_core.program import CONTEXT_SETTINGS, distribution_version, version_o
 from assay_core.program_log import log_crashes, set_up_log
 from assay_core.settings.command_line import with_settings
 from assay_sampling.errors import AssayError, ParameterError
+from assay_server.cli.authority import init, token
 from assay_server.cli.health import health
-from assay_server.cli.init import init
-from assay_server.cli.move import move
-from assay_server.cli.output import server_extra
-from assay_server.cli.state import backup, check, restore
-from assay_server.cli.token import token
+from assay_server.cli.output import server_extra, show
+from assay_server.cli.state import backup, check, move, restore
 from assay_server.config import ServerSettings
 from assay_server.signals import StandbyEndedError, until_asked_to_end
 
@@ -110,23 +107,18 @@ def _end_at_once(error: AssayError) -> None:
 
 
 def _tell_addresses(server: Any, json_output: bool) -> None:
-    if json_output:
-        text = json.dumps(
-            {
-                "addresses": server.addresses,
-                "metrics": server.metrics_address,
-                "join": server.joins,
-                "web": server.web_address,
-                "state": str(server.settings.state_dir),
-                "version": distribution_version(),
-            }
-        )
-    else:
-        text = f"listening on {' '.join(server.addresses)}"
-        text += f", joining at {' '.join(server.joins)}" if server.joins else ""
-        text += f", page at {server.web_address}" if server.web_address else ""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+    document = {
+        "addresses": server.addresses,
+        "metrics": server.metrics_address,
+        "join": server.joins,
+        "web": server.web_address,
+        "state": str(server.settings.state_dir),
+        "version": distribution_version(),
+    }
+    text = f"listening on {' '.join(server.addresses)}"
+    text += f", joining at {' '.join(server.joins)}" if server.joins else ""
+    text += f", page at {server.web_address}" if server.web_address else ""
+    show(document, text, as_json=json_output)
 
 
 def run_program() -> None:

@@ -7,7 +7,8 @@
     bundles/SHA256.tar.z   the files of its submitter that its workloads ran in
 
 The rows are a database of our own schema, so that a later release reads them with its migrations. An archive
-that comes in is checked before anything of it is stored, and comes whole or not at all.
+that comes in is checked before anything of it is stored, and comes whole or not at all. Whoever has one may
+delete the campaign.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import logging
 import os
 import re
 import secrets
@@ -31,10 +33,10 @@ from pydantic import BaseModel, ConfigDict
 from assay_core.files.durable import make_folder, storage_errors, sync_file
 from assay_core.files.private_folders import private_opener
 from assay_core.program import distribution_version
-from assay_core.records.archive import ImportedCampaign
+from assay_core.records.archive import DeletedCampaign, DeleteRequest, ImportedCampaign
 from assay_core.records.campaign import ENDED_CAMPAIGNS
 from assay_core.records.upload import Bundle
-from assay_sampling.errors import AssayError, CampaignError, InputError, StorageError
+from assay_sampling.errors import AssayError, CampaignError, InputError, ParameterError, StorageError
 from assay_server.access.audit import note_subject
 from assay_server.access.caller import current_caller
 from assay_server.campaigns.bundles import holder
@@ -42,17 +44,20 @@ from assay_server.campaigns.errors import known_campaign
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.content_hash import fresh_hash_of
 from assay_server.maintenance.check import LaunchTables, broken_in_campaign, broken_in_run
-from assay_server.maintenance.manifest import MANIFEST, HashedReader, KeptFile, parse_manifest
-from assay_server.maintenance.stored_files import METADATA
+from assay_server.maintenance.database_copy import METADATA
+from assay_server.maintenance.manifest import MANIFEST, HashedReader, KeptFile, kept_file_of, parse_manifest
 from assay_server.store.migrate import HEAD
 from assay_server.store.model import Attempt, Campaign, Run, Slice
 from assay_server.store.record_store import BUNDLES, PACKED, REPORT_FORMS
 from assay_server.store.sql import SqlTransaction
 from assay_server.store.sqlite import SqliteStore
 
+_log = logging.getLogger(__name__)
+
 ARCHIVE_VERSION = 1
 _CHUNK_BYTES = 1 << 20
 _BLOCK = tarfile.BLOCKSIZE
+_RUNS_AT_A_TIME = 200
 _IMPORTS = "importing"
 _SUBJECT = "archive"
 _BY_CHANCE = secrets.token_hex(6)  # servers in containers may have one process number
@@ -74,15 +79,17 @@ class ArchiveManifest(BaseModel):
 
 @dataclass(frozen=True)
 class _CampaignRows:
-    """All rows of a campaign that matter once it has ended: segments do not.
-
-    ``attempts``: those of one run; all together, with their logs, may be more than memory holds.
-    """
+    """All rows of a campaign that matter once it has ended: segments do not."""
 
     campaign: Campaign
     runs: tuple[Run, ...]
     slices: tuple[Slice, ...]
-    attempts: Callable[[str], list[Attempt]]
+    snapshot: Callable[[], contextlib.AbstractContextManager[SqlTransaction]]
+
+    def attempts(self, run_id: str) -> list[Attempt]:
+        """Those of one run; all together, with their logs, may be more than memory holds."""
+        with self.snapshot() as read:
+            return read.attempts(run_id)
 
     @property
     def published_bytes(self) -> int:
@@ -116,7 +123,7 @@ def export_campaign(coordinator: Coordinator, campaign_id: str) -> Iterator[byte
         database = Path(folder) / METADATA
         _write_rows(database, rows)
         sources: list[tuple[KeptFile, contextlib.AbstractContextManager[Path]]] = [
-            (_file_entry(METADATA, database), contextlib.nullcontext(database))
+            (kept_file_of(METADATA, database), contextlib.nullcontext(database))
         ]
         for piece in rows.slices:
             if piece.file:
@@ -127,11 +134,11 @@ def export_campaign(coordinator: Coordinator, campaign_id: str) -> Iterator[byte
         for form in REPORT_FORMS if rows.campaign.has_report else ():
             path = coordinator.records.report_path(campaign_id, form)
             sources.append(
-                (_file_entry(f"reports/{campaign_id}/{path.name}", path), contextlib.nullcontext(path))
+                (kept_file_of(f"reports/{campaign_id}/{path.name}", path), contextlib.nullcontext(path))
             )
         for each in campaign.compiled.bundles:
             with coordinator.bundles.reading(each.sha256) as path:
-                kept_file = _file_entry(_bundle_name(each), path)
+                kept_file = kept_file_of(_bundle_name(each), path)
             sources.append((kept_file, coordinator.bundles.reading(each.sha256)))
         manifest = ArchiveManifest(
             campaign_id=campaign_id,
@@ -156,13 +163,9 @@ def _rows_of(
     campaign: Campaign,
     snapshot: Callable[[], contextlib.AbstractContextManager[SqlTransaction]],
 ) -> _CampaignRows:
-    def attempts(run_id: str) -> list[Attempt]:
-        with snapshot() as read:
-            return read.attempts(run_id)
-
     runs = store.runs(campaign.campaign_id)
     slices = [piece for run in runs for piece in store.slices(run.run_id)]
-    return _CampaignRows(campaign, tuple(runs), tuple(slices), attempts)
+    return _CampaignRows(campaign, tuple(runs), tuple(slices), snapshot)
 
 
 def _write_rows(database: Path, rows: _CampaignRows) -> None:
@@ -190,11 +193,6 @@ def _read_rows(database: Path) -> Iterator[_CampaignRows]:
         yield rows
 
 
-def _file_entry(name: str, path: Path) -> KeptFile:
-    with storage_errors(path):
-        return KeptFile(name=name, bytes=path.stat().st_size, hash=fresh_hash_of(path))
-
-
 def _member(kept_file: KeptFile, path: Path) -> Iterator[bytes]:
     """A file as it is in the tar; raises StorageError if it is not as the manifest says."""
     with storage_errors(path), path.open("rb") as file:
@@ -219,6 +217,43 @@ def _header(name: str, size: int) -> bytes:
 
 def _padding(size: int) -> bytes:
     return bytes(-size % _BLOCK)
+
+
+def delete_campaign(coordinator: Coordinator, request: DeleteRequest) -> DeletedCampaign:
+    """Delete a campaign that has ended: its rows in pieces, each followed by its files, and itself last.
+
+    Between two pieces leases and heartbeats have their turn. A crash in between leaves the campaign in the
+    list with the runs that are left: deleting it again goes on. Files whose rows are gone are set aside at
+    the next start. Raises ParameterError, CampaignError, StorageError.
+    """
+    if not request.confirmed:
+        raise ParameterError(
+            f"campaign {request.campaign_id}",
+            "its records and its report would be gone for good",
+            "confirm that with --yes; keep them in a file with: assay lab campaigns archive",
+        )
+    runs = files = size = 0
+    while True:
+        with coordinator.schedule() as schedule:
+            campaign = known_campaign(schedule.store.campaign(request.campaign_id), request.campaign_id)
+            require_ended(campaign, "deleted")
+            piece = schedule.store.runs(request.campaign_id)[:_RUNS_AT_A_TIME]
+            slices = [each for run in piece for each in schedule.store.slices(run.run_id) if each.file]
+            if piece:
+                schedule.store.delete_runs([run.run_id for run in piece])
+            else:
+                schedule.store.delete_campaign(campaign)
+            schedule.effects.campaigns.add(request.campaign_id)
+        for run in piece:
+            coordinator.records.delete_run(run.run_id)
+        for each in slices:
+            coordinator.changed_records.forget(f"records/{each.file}")
+        runs, files = runs + len(piece), files + len(slices)
+        size += sum(each.file_bytes for each in slices)
+        if not piece:
+            coordinator.records.delete_report(request.campaign_id)
+            _log.warning("campaign %s is deleted: %d runs, %d files", request.campaign_id, runs, files)
+            return DeletedCampaign(request.campaign_id, runs, files, size)
 
 
 class Import:

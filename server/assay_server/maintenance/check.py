@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import sqlalchemy as sa
 
 from assay_core.records.campaign import AttemptState, CampaignState, RunState
 from assay_core.records.upload import Bundle
@@ -25,21 +26,21 @@ from assay_server.analysis.runs.intact import what_changed
 from assay_server.campaigns.bundles import bundle_fault
 from assay_server.database.opening import AskedDatabase
 from assay_server.identity.authority import read_authority
-from assay_server.maintenance.stored_files import (
+from assay_server.maintenance.database_copy import (
     METADATA,
     copy_database,
-    foreign_keys_broken,
     has_metadata,
-    last_token,
 )
 from assay_server.records.opening import UNDER_WAY, look_at_records
 from assay_server.state_lock import locked_state
+from assay_server.store import tables
 from assay_server.store.model import ACTIVE_ATTEMPTS, OPEN_RUNS, Attempt, Campaign, Run, Slice, SliceState
 from assay_server.store.record_store import BUNDLES, PACKED
 from assay_server.store.sql import SqlTransaction
 from assay_server.store.sqlite import SqliteStore
 
 LookedAt = Callable[[int, int], None]
+_LAST_TOKEN = sa.select(tables.tokens.c.value).where(tables.tokens.c.name == "lease")
 _COLUMNS = b"ARROW:schema"  # the key under which Arrow keeps a table's whole schema in Parquet
 
 
@@ -188,12 +189,14 @@ class _Check:
         self._findings.append(Finding(kind, subject, cause))
 
     def _look(self, database: Path) -> None:
-        for row in foreign_keys_broken(database):
-            self._find(FindingKind.RULE, row, "it belongs to a record that is not there")
         with contextlib.closing(SqliteStore(database)) as store, store.snapshot() as read:
+            for table, row, *_ in read.connection.exec_driver_sql("PRAGMA foreign_key_check"):
+                self._find(
+                    FindingKind.RULE, f"{table}, row {row}", "it belongs to a record that is not there"
+                )
             ids = [overview.campaign_id for overview in read.campaigns()]
             self._all_runs = sum(sum(each.values()) for each in read.counts_of_runs(ids).values())
-            newest_token = last_token(database)
+            newest_token = read.connection.scalar(_LAST_TOKEN) or 0
             for campaign_id in ids:
                 self._campaigns += 1
                 with self._rows(f"campaign {campaign_id}"):

@@ -11,7 +11,9 @@ from typing import IO, Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from assay_core.files.durable import storage_errors
 from assay_sampling.errors import InputError
+from assay_server.content_hash import fresh_hash_of
 
 MANIFEST = "manifest.json"
 BACKUP_VERSION = 1
@@ -33,6 +35,12 @@ class KeptFile(BaseModel):
     name: Annotated[str, AfterValidator(_inside)]
     bytes: int = Field(ge=0)
     hash: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+def kept_file_of(name: str, path: Path) -> KeptFile:
+    """A file as it is now, under this name. Raises StorageError."""
+    with storage_errors(path):
+        return KeptFile(name=name, bytes=path.stat().st_size, hash=fresh_hash_of(path))
 
 
 class HashedReader:

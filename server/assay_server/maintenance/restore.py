@@ -10,17 +10,20 @@ import contextlib
 import os
 import shutil
 import tarfile
+import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from assay_core.files.durable import make_folder, storage_errors, sync_directory, sync_file
 from assay_core.files.private_folders import private_opener
-from assay_sampling.errors import InputError, ParameterError, StorageError
+from assay_core.identity.roles import IdentityKind, Role
+from assay_sampling.errors import AssayError, InputError, ParameterError, StorageError
 from assay_server.clock import wall_ms
 from assay_server.identity.authority import write_authority
 from assay_server.maintenance.authority_key import CERTIFICATE, ENCRYPTED_KEY, decrypted_authority
+from assay_server.maintenance.database_copy import METADATA, copy_database
 from assay_server.maintenance.manifest import (
     BACKUP_VERSION,
     MANIFEST,
@@ -29,10 +32,13 @@ from assay_server.maintenance.manifest import (
     KeptFile,
     parse_manifest,
 )
-from assay_server.maintenance.revocations import Memberships, memberships_of, take_over
-from assay_server.maintenance.stored_files import METADATA
 from assay_server.state_lock import locked_state
+from assay_server.store.people import Identity, StoredCertificate, StoredToken
+from assay_server.store.sql import SqlTransaction
 from assay_server.store.sqlite import SqliteStore
+
+# Who may more comes later.
+_RANKS = (Role.VIEWER, Role.SUBMITTER, Role.OPERATOR, Role.ADMIN)
 
 
 @dataclass(frozen=True)
@@ -176,3 +182,68 @@ def _make_way(state: Path) -> Path | None:
 
 def _is_used(state: Path) -> bool:
     return state.exists() and any(path.name != "lock" for path in state.iterdir())
+
+
+@dataclass(frozen=True)
+class Memberships:
+    """Identities, certificates and tokens of a state folder that a restored one replaces.
+
+    A backup knows nothing of what came after it. Without these, whoever was revoked, demoted or logged out
+    since would be let in again, and used tokens could be used again.
+    """
+
+    identities: tuple[Identity, ...] = ()
+    certificates: tuple[StoredCertificate, ...] = ()
+    tokens: tuple[StoredToken, ...] = ()
+
+
+def memberships_of(state: Path) -> Memberships | None:
+    """Those of a state folder, which is left as it is; None if its database is missing or cannot be read."""
+    with tempfile.TemporaryDirectory(prefix=".assay-restore-", dir=state.parent) as folder:
+        try:
+            copy_database(state, Path(folder) / METADATA)
+            with contextlib.closing(SqliteStore(Path(folder) / METADATA)) as store, store.snapshot() as read:
+                return Memberships(
+                    tuple(read.identities()), tuple(read.certificates()), tuple(read.join_tokens())
+                )
+        except AssayError:
+            return None
+
+
+def take_over(newer: Memberships, store: SqlTransaction) -> int:
+    """Take what newer memberships have withdrawn into restored ones; returns how many of them change.
+
+    Nobody gets more rights by it: people keep the lower of their roles then and now.
+    """
+    changes = 0
+    for one in newer.identities:
+        then = store.identity(one.identity_id)
+        if then is None and not one.revoked_at_ms:
+            continue  # it joined since the backup was made: it is unknown, and joins again
+        now = one if then is None else _restricted(then, one)
+        if now != then:
+            store.put_identity(now)
+            changes += 1
+    certificates = {each.serial: each for each in store.certificates()}
+    for certificate in newer.certificates:
+        # Also one that was issued since: the restored server would take it for one of its own.
+        if certificate.withdrawn_at_ms and not (
+            (same := certificates.get(certificate.serial)) and same.withdrawn_at_ms
+        ):
+            store.put_certificate(certificate)
+            changes += 1
+    left = {each.token_id: each.uses_left for each in newer.tokens}
+    for token in store.join_tokens():
+        uses_left = min(token.uses_left, left.get(token.token_id, 0))
+        if uses_left < token.uses_left:
+            store.put_join_token(replace(token, uses_left=uses_left))
+            changes += 1
+    return changes
+
+
+def _restricted(then: Identity, now: Identity) -> Identity:
+    """An identity as it was restored, without the rights that it has lost since."""
+    role = then.role
+    if then.kind is IdentityKind.PERSON:
+        role = min(then.role, now.role, key=_RANKS.index)
+    return replace(then, role=role, revoked_at_ms=then.revoked_at_ms or now.revoked_at_ms)

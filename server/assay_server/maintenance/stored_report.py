@@ -15,7 +15,7 @@ from assay_sampling.errors import CampaignError, ParameterError, StorageError
 from assay_server.analysis.runs.intact import require_intact
 from assay_server.campaigns.analysing.job import with_local_files
 from assay_server.campaigns.analysing.request_builder import analysis_request
-from assay_server.maintenance.stored_files import METADATA, copy_database, has_metadata
+from assay_server.maintenance.database_copy import METADATA, copy_database, has_metadata
 from assay_server.records.opening import look_at_records
 from assay_server.store.model import Campaign
 from assay_server.store.overviews import CampaignOverview
@@ -79,10 +79,10 @@ def _named_campaign(campaigns: Sequence[CampaignOverview], state: Path, campaign
         return ids[0]
     if campaign_id in ids:
         return str(campaign_id)
-    known = ", ".join(ids[-8:]) or "none"
+    listed = ", ".join(ids[-8:]) or "none"
     if campaign_id is None:
-        raise ParameterError("ID", f"{state} has {len(ids)} campaigns", f"name one of them: {known}")
-    raise CampaignError(f"campaign {campaign_id}", f"{state} does not have it", f"it has {known}")
+        raise ParameterError("ID", f"{state} has {len(ids)} campaigns", f"name one of them: {listed}")
+    raise CampaignError(f"campaign {campaign_id}", f"{state} does not have it", f"it has {listed}")
 
 
 def _report_on_disk(campaign: Campaign, records: RecordStore) -> Report | None:

@@ -28,12 +28,10 @@ from assay_server.database.state_notes import forget_records, note_records, note
 from assay_server.places import RecordsPlace
 from assay_server.records.opening import (
     UNDER_WAY,
-    bucket_of,
-    bucket_records,
     look_at_records,
     note_of,
+    records_at,
     require_elsewhere,
-    shared_folder,
 )
 from assay_server.state_lock import locked_state
 from assay_server.store.model import KeptBundle, Slice
@@ -77,17 +75,12 @@ def move_to_place(
         require_elsewhere(state, Path(settings.url), "--records-to", "name a folder elsewhere")
     with _stopped(state, database) as metadata, contextlib.ExitStack() as resources:
         note = note_of(settings, number_of_state(metadata))
-        target: RecordStore
-        if settings.in_bucket:
-            place = bucket_of(state, note, settings)
-            target, to = bucket_records(place, note.state, resources), place.shown
-        else:
-            target, to = shared_folder(Path(note.url), note.state), note.url
+        target = records_at(state, note, settings, resources)
         _name_by_content(metadata, state)
         moved = _copy(metadata, LocalRecordStore(state), target, progress)
         note_records(state, note)
         aside = _aside(state)
-    return replace(moved, to=to, kept=str(aside))
+    return replace(moved, to=settings.shown, kept=str(aside))
 
 
 def move_to_folder(state: Path, database: AskedDatabase, progress: Told) -> MovedRecords:

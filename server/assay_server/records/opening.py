@@ -80,11 +80,7 @@ def open_records(
             "move them: assay-server move --records-to URL --state DIR; or leave --records out",
         )
     place = _noted(settings, noted, state_number())
-    if place.in_bucket:
-        bucket = bucket_of(state, place, settings)
-        store: RecordStore = bucket_records(bucket, place.state, resources, has_files)
-    else:
-        store = shared_folder(Path(place.url), place.state, has_files)
+    store = records_at(state, place, settings, resources, has_files)
     if place != noted:
         note_records(state, place)
     return store
@@ -95,7 +91,7 @@ def are_of_state(state: Path, settings: RecordsPlace, number: int) -> bool:
     noted = noted_records(state)
     note = noted if noted is not None and not settings.url else note_of(settings, number)
     if note.in_bucket:
-        return owner_of_bucket(opened_bucket(bucket_of(state, note, settings))) == number
+        return _owner_of_bucket(opened_bucket(_bucket_of(state, note, settings))) == number
     return _owner_of_folder(Path(note.url)) == str(number)
 
 
@@ -109,7 +105,7 @@ def look_at_records(state: Path, cache: Path | None = None) -> RecordStore:
         return LocalRecordStore(state, make_folders=False)
     if not noted.in_bucket:
         return LocalRecordStore(Path(noted.url), make_folders=False, shared=True)
-    place = bucket_of(state, noted, RecordsPlace(cache=cache))
+    place = _bucket_of(state, noted, RecordsPlace(cache=cache))
     return ObjectRecordStore(opened_bucket(place), place)
 
 
@@ -119,7 +115,7 @@ def folder_of_records(state: Path) -> Path:
     return state if noted is None or noted.in_bucket else Path(noted.url)
 
 
-def bucket_of(state: Path, note: RecordsInForce, settings: RecordsPlace) -> RecordsPlace:
+def _bucket_of(state: Path, note: RecordsInForce, settings: RecordsPlace) -> RecordsPlace:
     """The bucket that a note names, with the rest of the settings."""
     return replace(
         settings,
@@ -155,21 +151,25 @@ def _noted(settings: RecordsPlace, noted: RecordsInForce | None, state_number: i
     return note_of(settings, state_number)
 
 
-def bucket_records(
-    place: RecordsPlace,
-    state_number: int,
+def records_at(
+    state: Path,
+    note: RecordsInForce,
+    settings: RecordsPlace,
     resources: ExitStack,
     has_files: Callable[[], bool] = lambda: False,
-) -> ObjectRecordStore:
-    """The records in a bucket, which belongs to one state, for its server, as :func:`open_records` says."""
+) -> RecordStore:
+    """The records in the place of a note, which belongs to one state, as :func:`open_records` says."""
+    if not note.in_bucket:
+        return _shared_folder(Path(note.url), note.state, has_files)
+    place = _bucket_of(state, note, settings)
     bucket = opened_bucket(place)
     # Before the probe: SeaweedFS makes the bucket that an object is written to, so a wrong name would be an
     # empty place of records.
     if has_files() and not _is_marked(bucket):
-        content = _mark_of_bucket(state_number)
+        content = _mark_of_bucket(note.state)
         raise _without_mark(bucket.shown, _BUCKET_OWNER, content, "name the right bucket and prefix")
     probe_bucket(bucket)
-    bind_bucket(bucket, state_number)
+    bind_bucket(bucket, note.state)
     store = ObjectRecordStore(bucket, place)
     resources.callback(store.close)
     return store
@@ -180,10 +180,9 @@ def bind_bucket(bucket: Bucket, state_number: int) -> None:
 
     Raises StorageError.
     """
-    is_free = not _is_marked(bucket) and next(iter(bucket.listed("records")), None) is None
-    if is_free:
+    if not _is_marked(bucket) and next(iter(bucket.listed("records")), None) is None:
         bucket.put_new(_BUCKET_OWNER, _mark_of_bucket(state_number).encode())
-    if owner_of_bucket(bucket) != state_number:
+    if _owner_of_bucket(bucket) != state_number:
         raise StorageError(
             bucket.shown,
             "it has the records of another state folder",
@@ -191,7 +190,7 @@ def bind_bucket(bucket: Bucket, state_number: int) -> None:
         )
 
 
-def owner_of_bucket(bucket: Bucket) -> int | None:
+def _owner_of_bucket(bucket: Bucket) -> int | None:
     """The number of the state whose records a prefix has; None: of none that can be read."""
     try:
         return int(json.loads(bucket.get(_BUCKET_OWNER))["state"])
@@ -201,9 +200,8 @@ def owner_of_bucket(bucket: Bucket) -> int | None:
 
 def _is_marked(bucket: Bucket) -> bool:
     try:
-        bucket.get(
-            _BUCKET_OWNER
-        )  # not looked at: only an answer with a body says that there is no such bucket
+        # Not looked at: only an answer with a body says that there is no such bucket.
+        bucket.get(_BUCKET_OWNER)
     except MissingObjectError:
         return False
     return True
@@ -213,16 +211,13 @@ def _mark_of_bucket(state_number: int) -> str:
     return json.dumps({"version": 1, "state": state_number})
 
 
-def shared_folder(
-    folder: Path, state_number: int, has_files: Callable[[], bool] = lambda: False
-) -> LocalRecordStore:
-    """The records in a folder that servers share, which belongs to one state as a bucket does."""
-    if has_files() and not _owner_of_folder(folder):  # as an empty mount point
+def _shared_folder(folder: Path, state_number: int, has_files: Callable[[], bool]) -> LocalRecordStore:
+    if has_files() and _owner_of_folder(folder) is None:  # as an empty mount point
         remedy = "see that its disk is mounted, or name the right folder"
         raise _without_mark(str(folder), _FOLDER_OWNER, str(state_number), remedy)
     with storage_errors(folder):
         make_folder(folder)
-        if not (folder / _FOLDER_OWNER).exists() and not _has_records(folder):
+        if _owner_of_folder(folder) is None and not _has_records(folder):
             write_atomically(folder / _FOLDER_OWNER, f"{state_number}\n")
     if _owner_of_folder(folder) != str(state_number):
         raise StorageError(
@@ -231,11 +226,11 @@ def shared_folder(
     return LocalRecordStore(folder, shared=True)
 
 
-def _owner_of_folder(folder: Path) -> str:
-    """The number of the state whose records a folder has; "": it has no mark."""
+def _owner_of_folder(folder: Path) -> str | None:
+    """The number of the state whose records a folder has; None: it has no mark."""
     owner = folder / _FOLDER_OWNER
     with storage_errors(owner):
-        return owner.read_text("ascii").strip() if owner.exists() else ""
+        return owner.read_text("ascii").strip() if owner.exists() else None
 
 
 def _has_records(state: Path) -> bool:

@@ -194,14 +194,13 @@ class _Assembler:
         if any(self._missing_bytes.values()):
             return None
         self._announced, header = None, announced.header
+        if not header.names_bytes:
+            header = replace(header, names_hash=b"")
         return Upload(
-            claim=announced.claim,
-            index=header.index,
-            launches=header.launches,
-            names_hash=header.names_hash if header.names_bytes else b"",
-            launches_hash=header.launches_hash,
-            names=b"".join(self._pieces[Part.NAMES]),  # most parts come in one piece, which is not copied
-            data=b"".join(self._pieces[Part.LAUNCHES]),
+            announced.claim,
+            header,
+            b"".join(self._pieces[Part.NAMES]),  # most parts come in one piece, which is not copied
+            b"".join(self._pieces[Part.LAUNCHES]),
         )
 
 

@@ -19,7 +19,7 @@ import os
 import shutil
 import threading
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -55,6 +55,22 @@ class MovedFiles:
     file_bytes: int
     names: tuple[str, ...]
 
+    @property
+    def manifest(self) -> bytes:
+        """The content of their manifest."""
+        return json.dumps(asdict(self), indent=1).encode()
+
+
+def read_manifest(folder: str, data: bytes) -> MovedFiles:
+    """What a manifest in a folder says; one that cannot be read names nothing."""
+    try:
+        document = json.loads(data)
+        names = tuple(map(str, document["names"]))
+        reason, at_ms = SetAsideReason(document["reason"]), int(document["set_aside_at_ms"])
+    except (ValueError, KeyError, TypeError):
+        return MovedFiles(folder, SetAsideReason.UNKNOWN, 0, 0, ())
+    return MovedFiles(folder, reason, at_ms, 0, names)
+
 
 class SetAsideFolder:
     """``<state>/set-aside``. Thread-safe."""
@@ -81,7 +97,7 @@ class SetAsideFolder:
                 tuple(str(path.relative_to(self._state)) for path in files),
             )
             try:
-                write_atomically(folder / MANIFEST, json.dumps(asdict(moved), indent=1).encode())
+                write_atomically(folder / MANIFEST, moved.manifest)
                 self._move(files, moved)
             except OSError:
                 _remove_if_nothing_came(folder)
@@ -109,8 +125,8 @@ class SetAsideFolder:
         """
         with self._lock, storage_errors(self._top):
             names = sorted(p.name for p in self._top.iterdir() if p.is_dir()) if self._top.exists() else []
-            known = {name: self._read.get(name) or _manifest(self._top / name) for name in names}
-            self._read = {name: moved for name, moved in known.items() if moved is not None}
+            listed = {name: self._read.get(name) or _files_there(self._top / name) for name in names}
+            self._read = {name: moved for name, moved in listed.items() if moved is not None}
             return list(self._read.values())
 
     def _new_folder(self, name: str) -> Path:
@@ -164,18 +180,12 @@ def _remove_if_nothing_came(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-def _manifest(folder: Path) -> MovedFiles | None:
+def _files_there(folder: Path) -> MovedFiles | None:
     """The files in a manifest that exist; None if none do."""
     try:
-        document = json.loads((folder / MANIFEST).read_bytes())
-        names = tuple(name for each in document["names"] if os.path.lexists(folder / (name := str(each))))
-        moved_files = MovedFiles(
-            str(folder),
-            SetAsideReason(document["reason"]),
-            int(document["set_aside_at_ms"]),
-            sum((folder / name).lstat().st_size for name in names),
-            names,
-        )
-    except (OSError, ValueError, KeyError, TypeError):
-        return MovedFiles(str(folder), SetAsideReason.UNKNOWN, 0, 0, ())
-    return moved_files if names else None
+        moved = read_manifest(str(folder), (folder / MANIFEST).read_bytes())
+        names = tuple(name for name in moved.names if os.path.lexists(folder / name))
+        file_bytes = sum((folder / name).lstat().st_size for name in names)
+    except OSError:
+        return read_manifest(str(folder), b"")
+    return replace(moved, names=names, file_bytes=file_bytes) if names or not moved.names else None

@@ -99,10 +99,10 @@ def _decoded_names(names: bytes) -> dict[int, str]:
 _names_again = functools.lru_cache(maxsize=16)(_decoded_names)
 
 
-def check_named(content: SegmentContent, known: Collection[int], subject: str) -> None:
-    """Check that each id in the segment is in ``known`` or among its own names."""
+def check_named(content: SegmentContent, named_ids: Collection[int], subject: str) -> None:
+    """Check that each id in the segment is in ``named_ids`` or among its own names."""
     for batch in content.batches:
-        nameless = set(referenced_ids(batch).tolist()).difference(known, content.names)
+        nameless = set(referenced_ids(batch).tolist()).difference(named_ids, content.names)
         if nameless:
             raise LaunchTableError(
                 subject, f"it uses the id {min(nameless):#018x}, which has no name", _REMEDY

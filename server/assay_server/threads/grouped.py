@@ -45,7 +45,7 @@ class Grouped(Generic[Question, Answer]):
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def ask(self, question: Question) -> Future[Answer]:
+    def take(self, question: Question) -> Future[Answer]:
         """The answer, behind those to all earlier questions; cancelling it changes nothing."""
         answer: Future[Answer] = Future()
         answer.set_running_or_notify_cancel()
@@ -74,14 +74,14 @@ class Grouped(Generic[Question, Answer]):
         try:
             answers = self._answers(questions)
         except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for the futures
-            answers = [self._told(error)] * len(questions)
+            answers = [self._error_for_callers(error)] * len(questions)
         for future, answer in zip(futures, answers, strict=True):
             if isinstance(answer, AssayError):
                 future.set_exception(answer)
             else:
                 future.set_result(answer)
 
-    def _told(self, error: Exception) -> AssayError:
+    def _error_for_callers(self, error: Exception) -> AssayError:
         """An error as who asked may hear it; a bug goes to the log."""
         if isinstance(error, AssayError):
             return error

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from assay_core.records.attempt import AttemptKey, Claim
+from assay_core.records.upload import SegmentHeader
 from assay_sampling.launches.table import (
     NAMES_SCHEMA,
     CounterColumn,
@@ -43,10 +44,13 @@ class MadeSegment:
     def launches_hash(self) -> bytes:
         return part_hash(self.data)
 
+    @property
+    def header(self) -> SegmentHeader:
+        sizes = len(self.names), len(self.data)
+        return SegmentHeader(self.index, self.launches, *sizes, self.names_hash, self.launches_hash)
+
     def upload(self, claim: Claim) -> Upload:
-        return Upload(
-            claim, self.index, self.launches, self.names_hash, self.launches_hash, self.names, self.data
-        )
+        return Upload(claim, self.header, self.names, self.data)
 
     def record(self, key: AttemptKey, offset_bytes: int) -> Segment:
         return Segment(

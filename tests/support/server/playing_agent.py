@@ -35,7 +35,7 @@ from assay_core.records.lease import (
 )
 from assay_core.records.machine import Inventory, Registered, Registration, Slot
 from assay_core.records.runs import NamedRun, RunDetail, RunsAction, RunsAnswer, RunsRequest
-from assay_core.records.upload import AnnouncedSegment, SegmentAnswer, SegmentHeader
+from assay_core.records.upload import AnnouncedSegment, SegmentAnswer
 from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.work import Work
 from assay_protos import agent_pb2_grpc, campaign_pb2_grpc, ingest_pb2, ingest_pb2_grpc
@@ -213,15 +213,7 @@ class PlayingAgent:
 
 
 def _messages(claim: Claim, segment: MadeSegment, chunk_bytes: int) -> Iterator[ingest_pb2.UploadRequest]:
-    header = SegmentHeader(
-        segment.index,
-        segment.launches,
-        len(segment.names),
-        len(segment.data),
-        segment.names_hash,
-        segment.launches_hash,
-    )
-    yield ingest_pb2.UploadRequest(header=AnnouncedSegment(claim, header).to_proto())
+    yield ingest_pb2.UploadRequest(header=AnnouncedSegment(claim, segment.header).to_proto())
     for part, data in ((ingest_pb2.PART_NAMES, segment.names), (ingest_pb2.PART_LAUNCHES, segment.data)):
         for start in range(0, len(data), chunk_bytes):
             chunk = ingest_pb2.SegmentChunk(part=part, data=data[start : start + chunk_bytes])

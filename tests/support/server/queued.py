@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from assay_core.records.machine import Inventory, Slot
+from assay_server.campaigns.scheduling.fitting_slots import Seat
 from assay_server.campaigns.scheduling.leases import Chooser
-from assay_server.campaigns.scheduling.queue import Queue, Seat
+from assay_server.campaigns.scheduling.queue import Queue
 from assay_server.campaigns.scheduling.resting import RestingSlots
 from assay_server.store.model import Agent, Run, Slice
 from assay_server.store.sql import SqlTransaction

@@ -23,7 +23,7 @@ from assay_server.analysis.runs.request import AnalysisRequest, RunData
 from assay_server.campaigns.analysing.executors import ExecutorApart
 from assay_server.places import RecordsPlace
 from assay_server.store.objects.bucket import opened_bucket
-from assay_server.store.objects.cache import RecordFetcher
+from assay_server.store.objects.cache import RecordCache
 
 if TYPE_CHECKING:
     from assay_report.model.report import Report
@@ -106,13 +106,13 @@ def with_local_files(
     if request.records is None:
         yield request
         return
-    fetcher, start = _fetcher(request.records), f"{request.records.url}/"
+    cache, start = _cache(request.records), f"{request.records.url}/"
     files = 2 * sum(len(run.files) for run in request.runs if is_read(run))
     _allow_open_files(files + _SPARE_FILES)
     with contextlib.ExitStack() as copies:
 
         def here(uri: str) -> str:
-            return str(copies.enter_context(fetcher.reading(uri.removeprefix(start))))
+            return str(copies.enter_context(cache.reading(uri.removeprefix(start))))
 
         def brought(run: RunData) -> RunData:
             cycles = None if run.cycles is None else brought(run.cycles)
@@ -123,8 +123,8 @@ def with_local_files(
 
 
 @lru_cache(maxsize=1)
-def _fetcher(place: RecordsPlace) -> RecordFetcher:
-    return RecordFetcher(opened_bucket(place), place)
+def _cache(place: RecordsPlace) -> RecordCache:
+    return RecordCache(opened_bucket(place), place)
 
 
 def _allow_open_files(files: int) -> None:

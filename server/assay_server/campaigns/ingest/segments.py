@@ -18,6 +18,7 @@ from typing import Self
 
 from assay_core.records.attempt import AttemptKey, Claim
 from assay_core.records.failure import Failure
+from assay_core.records.upload import SegmentHeader
 from assay_sampling.errors import LaunchTableError, StorageError
 from assay_sampling.launches.table import TableMetadata
 from assay_sampling.running.failures import FailureClass
@@ -44,16 +45,13 @@ _MOST_TOGETHER = 64
 
 @dataclass(frozen=True)
 class Upload:
-    """A segment as received: the fields of its header and its two compressed parts.
+    """A segment as received: its sender, its header and its two compressed parts, of the header's sizes.
 
     ``follows``: the segment before it came over the same stream, acknowledged or not.
     """
 
     claim: Claim
-    index: int
-    launches: int
-    names_hash: bytes
-    launches_hash: bytes
+    header: SegmentHeader
     names: bytes
     data: bytes
     follows: bool = False
@@ -63,8 +61,12 @@ class Upload:
         return self.claim.key
 
     @property
+    def index(self) -> int:
+        return self.header.index
+
+    @property
     def hashes(self) -> tuple[bytes, bytes]:
-        return self.names_hash, self.launches_hash
+        return self.header.names_hash, self.header.launches_hash
 
     def __str__(self) -> str:
         return f"{self.key}, segment {self.index}"
@@ -123,7 +125,7 @@ class Ingest:
         The future raises StorageError if the disk refused it or an earlier segment: send them again later.
         A stream that ends cancels what it waits for; the segment is on its way all the same.
         """
-        return self._group.ask(Arrival.of(upload))
+        return self._group.take(Arrival.of(upload))
 
     @repeated
     def _store(self, group: Sequence[Arrival]) -> list[Answer | StorageError]:
@@ -271,25 +273,17 @@ def _order_fault(upload: Upload, index: int) -> Failure | None:
 
 
 def _segment_of(upload: Upload, offset_bytes: int) -> Segment:
-    return Segment(
-        upload.key.run_id,
-        upload.key.slice_index,
-        upload.key.attempt,
-        upload.index,
-        offset_bytes,
-        upload.launches,
-        len(upload.names),
-        len(upload.data),
-        upload.names_hash,
-        upload.launches_hash,
-    )
+    key = upload.key
+    place = (key.run_id, key.slice_index, key.attempt)
+    return Segment(*place, offset_bytes=offset_bytes, **vars(upload.header))
 
 
 def _size_fault(upload: Upload) -> Failure | None:
     largest = max(len(upload.names), len(upload.data))
-    if largest <= LARGEST_PART_BYTES and 0 < upload.launches <= LARGEST_SEGMENT_LAUNCHES:
+    launches = upload.header.launches
+    if largest <= LARGEST_PART_BYTES and 0 < launches <= LARGEST_SEGMENT_LAUNCHES:
         return None
-    cause = f"{upload.launches:,} launches in {largest:,} bytes are out of bounds"
+    cause = f"{launches:,} launches in {largest:,} bytes are out of bounds"
     return server_refused(str(upload), cause, "send smaller ones")
 
 

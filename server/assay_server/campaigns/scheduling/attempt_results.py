@@ -95,12 +95,9 @@ class AttemptResults(Transitions):
         run = self.run_of(key.run_id)
         is_bare = run.level == "bare" and not attempt.launches  # it must have none
         wrong = None if is_bare else _wrong_counts(attempt, segments, launches)
-        if wrong is not None:
-            self.fail_attempt(attempt, wrong, AttemptState.FAILED)
-            return FinishOutcome.NOT_WANTED
-        again = self._worth_another_try(attempt, run)
-        if again is not None:
-            self.fail_attempt(attempt, again, AttemptState.FAILED)
+        why = wrong or self._worth_another_try(attempt, run)
+        if why is not None:
+            self.fail_attempt(attempt, why, AttemptState.FAILED)
             return FinishOutcome.NOT_WANTED
         self.store.save_attempt(replace(attempt, state=AttemptState.PUBLISHING))
         return FinishOutcome.PUBLISH

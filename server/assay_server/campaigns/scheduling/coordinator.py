@@ -21,7 +21,7 @@ from assay_server.campaigns.scheduling.queue import Queue
 from assay_server.campaigns.scheduling.resting import Rest, RestingSlots, SlotKey
 from assay_server.campaigns.scheduling.schedule import Schedule
 from assay_server.campaigns.scheduling.transitions import Effects, SchedulePolicy
-from assay_server.campaigns.scheduling.waiting import Line
+from assay_server.campaigns.scheduling.waiting import Lab, Line
 from assay_server.clock import Clock
 from assay_server.store.model import Agent, Attempt, Campaign, Run
 from assay_server.store.record_store import RecordStore
@@ -107,6 +107,10 @@ class Coordinator:
         """The slots that rest now."""
         return self.slots.now(self.clock.now_ms())
 
+    def lab(self, store: SqlTransaction) -> Lab:
+        """The places for runs now."""
+        return Lab(store.agents(), self.clock.now_ms(), self.resting())
+
     def line(self, store: SqlTransaction, campaign: Campaign, runs: Sequence[Run]) -> Line:
         """What decides about these runs of a campaign besides agents."""
         policy, rules, now_ms = self.policy, campaign.compiled.scheduling, self.clock.now_ms()
@@ -162,7 +166,7 @@ class Coordinator:
         for key, run in effects.leased:
             self.queue.began(key, run, now_ms)
         for attempt, _, _ in effects.ended:
-            self.queue.ended(attempt.key, now_ms)
+            self.queue.ledger.ended(attempt.key, now_ms)
 
 
 def _log_failure(attempt: Attempt, state: AttemptState, why: Failure | None) -> None:

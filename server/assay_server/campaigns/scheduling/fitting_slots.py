@@ -7,13 +7,14 @@ free for it already, so that every slot that becomes idle brings it nearer to it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from assay_core.records.machine import InstalledDevice, Slot
-from assay_server.campaign_file.compiled import NO_REQUIREMENTS, Requirements
+from assay_server.campaign_file.compiled import NO_REQUIREMENTS, Exclusive, Requirements
 from assay_server.store.model import Agent, Attempt, Need, Run, need_of
 
 # Agents give a sign of life every few seconds; one that is away longer than this does not count.
@@ -44,45 +45,66 @@ class Lack(StrEnum):
     GANG_SIZE = "gang"
 
 
-def lacking(need: Need, slot: Slot, agent: Agent) -> Lack | None:
-    """What a slot of an agent lacks for a need; None if it fits."""
-    if need.device_key and slot.device_key != need.device_key:
-        return Lack.GPU
-    if need.device_key and slot.synthetic != need.synthetic:
-        return Lack.MARK
-    if need.profiler not in slot.profilers:
-        return Lack.PROFILER
-    if need.partitions and not slot.sm_partitions:
-        return Lack.PARTITIONS
-    if need.bundles and not slot.bundles:
-        return Lack.BUNDLES
-    requires = need.placement.requires
-    unmet = None if requires == NO_REQUIREMENTS else _unmet(requires, slot, agent)
-    return unmet or (None if need.placement.gang == 1 else _lacking_for_gang(need, slot, agent))
+class Seat(NamedTuple):
+    """A slot of an agent, as a place for runs."""
+
+    agent: Agent
+    slot: Slot
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Agent and slot, by their names in the store."""
+        return self.agent.agent_id, self.slot.slot_id
+
+    def fits(self, need: Need) -> bool:
+        """Whether the slot has what a need asks for."""
+        return self.lack(need) is None
+
+    def lack(self, need: Need) -> Lack | None:
+        """What the slot lacks for a need; None if it fits."""
+        slot = self.slot
+        if need.device_key and slot.device_key != need.device_key:
+            return Lack.GPU
+        if need.device_key and slot.synthetic != need.synthetic:
+            return Lack.MARK
+        if need.profiler not in slot.profilers:
+            return Lack.PROFILER
+        if need.partitions and not slot.sm_partitions:
+            return Lack.PARTITIONS
+        if need.bundles and not slot.bundles:
+            return Lack.BUNDLES
+        requires = need.placement.requires
+        unmet = None if requires == NO_REQUIREMENTS else _unmet(requires, self)
+        return unmet or (None if need.placement.gang == 1 else self._lack_for_gang(need))
+
+    def _lack_for_gang(self, need: Need) -> Lack | None:
+        if not self.slot.may_join_gangs:
+            return Lack.GANGS
+        return Lack.GANG_SIZE if len(self.companions(need)) + 1 < need.placement.gang else None
+
+    def companions(self, need: Need) -> list[Seat]:
+        """The other slots of the agent that could take part in a gang that this slot leads: each another GPU
+        of the same kind, in service."""
+        alone = replace(need, placement=replace(need.placement, gang=1))
+        gpus = {self.slot.device.index if self.slot.device is not None else -1}
+        others = []
+        for other in seats_of([self.agent]):
+            device = other.slot.device
+            if device is None or other.slot.quarantine_reason or not other.slot.may_join_gangs:
+                continue
+            if device.index not in gpus and other.fits(alone):
+                gpus.add(device.index)
+                others.append(other)
+        return others
 
 
-def _lacking_for_gang(need: Need, slot: Slot, agent: Agent) -> Lack | None:
-    if not slot.may_join_gangs:
-        return Lack.GANGS
-    return Lack.GANG_SIZE if len(companions(need, slot, agent)) + 1 < need.placement.gang else None
+def seats_of(agents: Iterable[Agent]) -> Iterator[Seat]:
+    """Every slot of these agents."""
+    return (Seat(agent, slot) for agent in agents for slot in agent.slots)
 
 
-def companions(need: Need, slot: Slot, agent: Agent) -> list[Slot]:
-    """The other slots of the agent that could take part in a gang that a slot leads: each another GPU of the
-    same kind, in service."""
-    alone = replace(need, placement=replace(need.placement, gang=1))
-    gpus = {slot.device.index if slot.device is not None else -1}
-    others = []
-    for other in agent.slots:
-        if other.device is None or other.quarantine_reason or not other.may_join_gangs:
-            continue
-        if other.device.index not in gpus and lacking(alone, other, agent) is None:
-            gpus.add(other.device.index)
-            others.append(other)
-    return others
-
-
-def _unmet(requires: Requirements, slot: Slot, agent: Agent) -> Lack | None:
+def _unmet(requires: Requirements, seat: Seat) -> Lack | None:
+    agent, slot = seat
     device = slot.device or InstalledDevice()
     unmet = {
         Lack.ARCHITECTURE: requires.architectures and device.compute_capability not in requires.architectures,
@@ -102,53 +124,45 @@ def version(text: str) -> tuple[int, ...]:
     return tuple(int(part) if part.isdecimal() else 0 for part in text.split(".")) if text else ()
 
 
-def elsewhere(run: Run, attempt: Attempt, agents: Sequence[Agent], now_ms: int) -> list[tuple[str, str]]:
+def elsewhere(run: Run, attempt: Attempt, agents: Iterable[Agent], now_ms: int) -> list[tuple[str, str]]:
     """Agent and slot of every place that fits, is present and in service, except the attempt's own."""
     need = need_of(run)
-    return [
-        (agent.agent_id, slot.slot_id)
-        for agent in agents
-        if now_ms - agent.seen_at_ms <= AWAY_AFTER_MS
-        for slot in agent.slots
-        if lacking(need, slot, agent) is None
-        and not slot.quarantine_reason
-        and not (agent.agent_id == attempt.agent_id and slot.slot_id in attempt.slots)
-    ]
+    own = [(attempt.agent_id, slot_id) for slot_id in attempt.slots]
+    present = (agent for agent in agents if now_ms - agent.seen_at_ms <= AWAY_AFTER_MS)
+    in_service = (seat for seat in seats_of(present) if not seat.slot.quarantine_reason)
+    return [seat.place for seat in in_service if seat.fits(need) and seat.place not in own]
 
 
-def company(
-    need: Need,
-    leader: Slot,
-    agent: Agent,
-    *,
-    is_free: Callable[[str], bool],
-    rests: Callable[[str], bool],
-    reserved_slots: Collection[str] = (),
-) -> tuple[str, ...] | None:
-    """The other slots of a gang that ``leader`` leads, some of which may not be free yet.
+def rivals(exclusive: Exclusive, taken: Collection[str], agent: Agent) -> frozenset[str]:
+    """The other slots that must be idle while an exclusive run is measured in the slots ``taken``.
 
-    Slots that rest after a failure of their box are left out; None if too few others remain.
+    Players of recordings use no GPU, so they never are rivals.
     """
-    others = [slot for slot in companions(need, leader, agent) if not rests(slot.slot_id)]
-    if len(others) + 1 < need.placement.gang:
-        return None
-    ranked = sorted(others, key=lambda slot: (not is_free(slot.slot_id), slot.slot_id not in reserved_slots))
-    return tuple(slot.slot_id for slot in ranked[: need.placement.gang - 1])
+    if not exclusive:
+        return frozenset()
+    gpus = {slot.device.index for slot in agent.slots if slot.slot_id in taken and slot.device is not None}
+    return frozenset(
+        other.slot_id
+        for other in agent.slots
+        if gpus
+        and other.slot_id not in taken
+        and other.device is not None
+        and (exclusive == "box" or other.device.index in gpus)
+    )
 
 
-def idle_together(need: Need, agent: Agent, slot: Slot, busy: Collection[tuple[str, str]]) -> int:
+def idle_together(need: Need, leader: Seat, busy: Collection[tuple[str, str]]) -> int:
     """How many idle GPUs a gang that a slot leads could have; ``busy``: agent and slot of every lease."""
-    members = [slot, *companions(need, slot, agent)]
-    return sum((agent.agent_id, member.slot_id) not in busy for member in members)
+    return sum(member.place not in busy for member in (leader, *leader.companions(need)))
 
 
 def lack_of_gangs(need: Need, agents: Sequence[Agent]) -> str:
     """What boxes with a GPU that fits lack for a gang, for people; "" if there is no such GPU."""
     if need.placement.gang == 1:
         return ""
-    slots = [(agent, slot, lacking(need, slot, agent)) for agent in agents for slot in agent.slots]
-    small = [(agent, slot) for agent, slot, lacks in slots if lacks is Lack.GANG_SIZE]
+    lacks = [(seat, seat.lack(need)) for seat in seats_of(agents)]
+    small = [seat for seat, lack in lacks if lack is Lack.GANG_SIZE]
     if small:
-        most = max(len(companions(need, slot, agent)) + (not slot.quarantine_reason) for agent, slot in small)
+        most = max(len(seat.companions(need)) + (not seat.slot.quarantine_reason) for seat in small)
         return f": no box has more than {most} of them in service"
-    return f": {_GANGS_NEED}" if any(lacks is Lack.GANGS for *_, lacks in slots) else ""
+    return f": {_GANGS_NEED}" if any(lack is Lack.GANGS for _, lack in lacks) else ""

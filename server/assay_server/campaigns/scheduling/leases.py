@@ -17,16 +17,9 @@ from assay_core.records.failure import failure
 from assay_core.records.machine import Slot
 from assay_sampling.errors import DuplicateIdentityError, ParameterError
 from assay_sampling.running.failures import FailureClass, Fault
-from assay_server.campaigns.scheduling.fitting_slots import company, elsewhere
-from assay_server.campaigns.scheduling.queue import (
-    KEPT_MS,
-    Candidates,
-    Queue,
-    Reservation,
-    Seat,
-    rivals,
-)
-from assay_server.campaigns.scheduling.resting import RestingSlots, window_of
+from assay_server.campaigns.scheduling.fitting_slots import Seat, elsewhere, rivals
+from assay_server.campaigns.scheduling.queue import Candidates, Queue
+from assay_server.campaigns.scheduling.resting import KEPT_MS, Reservation, RestingSlots, window_of
 from assay_server.campaigns.scheduling.retry import is_blameless, refusals
 from assay_server.campaigns.scheduling.transitions import Transitions
 from assay_server.store.model import Agent, Attempt, Entrant, Need, Run, Slice, SliceState, need_of
@@ -74,13 +67,13 @@ class Chooser:
         A slice that failed in the slot is left to another slot for a while. A slot that has done no run since
         a failure of its box first gets slices that have not failed there.
         """
-        if self._rests(*self.seat.place) or not self._is_idle(self.seat.slot.slot_id):
+        if self._rests(self.seat.place) or not self._is_idle(self.seat.slot.slot_id):
             return None
         untried_in = self._first_untried_in()
         return (self._first(untried_in) if untried_in is not None else None) or self._first(None)
 
-    def _rests(self, agent_id: str, slot_id: str) -> bool:
-        return self.resting.at(agent_id, slot_id, self.now_ms) is not None
+    def _rests(self, place: tuple[str, str]) -> bool:
+        return self.resting.at(*place, self.now_ms) is not None
 
     def _first_untried_in(self) -> tuple[str, str] | None:
         """Agent and slot ("": any) where a slice must not have failed to be given first."""
@@ -112,7 +105,7 @@ class Chooser:
 
     def _first(self, untried_in: tuple[str, str] | None) -> Choice | None:
         passed: list[tuple[str, int]] = []
-        for candidate in self._candidates.in_order(self.seat.fits, self.queue.shares, self.now_ms):
+        for candidate in self._candidates.in_order(self.seat.fits, self.queue.ledger, self.now_ms):
             lanes = self._open_lanes(candidate)
             while lanes:
                 head = self.store.first_waiting(tuple(lanes), self.now_ms, passed, untried_in)
@@ -143,18 +136,19 @@ class Chooser:
         return None
 
     def _gang(self, need: Need, lane_id: int, is_free: Callable[[str], bool]) -> tuple[str, ...] | None:
-        """The other slots for a run over several GPUs; None if too many of them rest."""
-        if need.placement.gang == 1:
+        """The other slots for a run over several GPUs, some of which may not be free yet.
+
+        Slots that rest after a failure of their box are left out; None if too few others remain.
+        """
+        gang = need.placement.gang
+        if gang == 1:
             return ()
-        agent = self.seat.agent
-        return company(
-            need,
-            self.seat.slot,
-            agent,
-            is_free=is_free,
-            rests=partial(self._rests, agent.agent_id),
-            reserved_slots=self.queue.reservations.of_lane(lane_id, agent.agent_id, self.now_ms),
-        )
+        others = [each.slot.slot_id for each in self.seat.companions(need) if not self._rests(each.place)]
+        if len(others) + 1 < gang:
+            return None
+        reserved = self.queue.reservations.of_lane(lane_id, self.seat.agent.agent_id, self.now_ms)
+        ranked = sorted(others, key=lambda slot_id: (not is_free(slot_id), slot_id not in reserved))
+        return tuple(ranked[: gang - 1])
 
     def _is_free(self, lane_id: int, priority: int, slot_id: str) -> bool:
         """Whether another slot of the box may join a run of a lane now."""
@@ -213,7 +207,7 @@ class Chooser:
             return False
         tried = {(a.agent_id, a.slot_id) for a in failed}
         others = elsewhere(run, failed[-1], self.store.agents(), self.now_ms)
-        return any(other not in tried and not self._rests(*other) for other in others)
+        return any(other not in tried and not self._rests(other) for other in others)
 
 
 def _is_worth_another_slot(attempt: Attempt) -> bool:

@@ -1,15 +1,13 @@
-"""The queue in memory: who stands in line, which slots are kept for whom, and who has used how much.
+"""The queue in memory: who stands in line, and who has used how much.
 
 Built from the store at the first lease after a start, and kept by the effects of every transaction. The
 store holds the truth. A lane that is missing here would never be served, so lanes are only added when their
 campaign changes, and removed only by a decision that looked in the store under its write lock and found
 nothing. A lane too many costs one look.
 
-Boxes and GPUs are kept free for a run that needs more than one slot, or a GPU or box alone. A run with
-``exclusive`` begins when its rivals are idle: the other slots of its GPU, or all other GPUs of its box; a
-run over several GPUs, when all of them are idle. Once such a run is next for a slot, that slot and those
-others take nothing else of its priority or below until it has begun, so that a stream of small runs cannot
-keep it waiting for ever.
+Of GPU time, for fair shares and budgets, use counts less as it ages: GPU seconds that ended a half-life ago
+count half. A lease that is held counts with the time it has run so far and one minute more, so that slots
+which ask at the same moment do not all go to one person.
 """
 
 from __future__ import annotations
@@ -19,25 +17,163 @@ import math
 import threading
 from bisect import insort
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import NamedTuple
 
 from assay_core.records.attempt import AttemptKey
-from assay_core.records.machine import Slot
 from assay_sampling.errors import StorageError
-from assay_server.campaign_file.compiled import Exclusive, SchedulingRules
-from assay_server.campaigns.scheduling.fair_share import Account, Ledger, Shares
-from assay_server.campaigns.scheduling.fitting_slots import lacking
-from assay_server.campaigns.scheduling.resting import RestingSlots, Window, window_of
-from assay_server.store.model import Agent, Entrant, Lane, Need, Run
+from assay_server.campaign_file.compiled import SchedulingRules
+from assay_server.campaigns.scheduling.fitting_slots import Seat
+from assay_server.campaigns.scheduling.resting import Reservations, RestingSlots, Window, window_of
+from assay_server.store.model import Entrant, GpuUse, Lane, Need, Run
 from assay_server.store.sql import SqlTransaction
 
 Fits = Callable[[Need], bool]
-# A reservation that no slot renews ends: its box may be gone.
-KEPT_MS = 300_000
+HALF_LIFE_MS = 24 * 3600 * 1000
+ADVANCE_MS = 60_000
+PERSON_DAYS = 30
+_DAY_MS = 24 * 3600 * 1000
+
+
+@dataclass(frozen=True)
+class Account:
+    """Whom a campaign's GPU time is charged to."""
+
+    project: str = ""
+    owner: str = ""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """GPU time of one project or person: ended leases as at ``at_ms``, and ``gpus`` that are leased.
+
+    ``leased_ms``: the sum over these GPUs of the moments at which their leases began.
+    """
+
+    ended_s: float = 0.0
+    at_ms: int = 0
+    gpus: int = 0
+    leased_ms: int = 0
+
+    def seconds(self, now_ms: int) -> float:
+        """GPU seconds that count now."""
+        running_ms = self.gpus * (now_ms + ADVANCE_MS) - self.leased_ms
+        return self.ended_s * decay(now_ms - self.at_ms) + running_ms / 1000
+
+    def began(self, leased_at_ms: int, gpus: int = 1) -> Usage:
+        leased_ms = self.leased_ms + gpus * leased_at_ms
+        return Usage(self.ended_s, self.at_ms, self.gpus + gpus, leased_ms)
+
+    def spent(self, seconds: float, ended_at_ms: int) -> Usage:
+        """With GPU seconds that ended at a moment, which may be before or after ``at_ms``."""
+        at_ms = max(self.at_ms, ended_at_ms)
+        total = self.ended_s * decay(at_ms - self.at_ms) + seconds * decay(at_ms - ended_at_ms)
+        return Usage(total, at_ms, self.gpus, self.leased_ms)
+
+
+def decay(age_ms: int) -> float:
+    """The factor by which use of this age counts."""
+    return float(0.5 ** (max(0, age_ms) / HALF_LIFE_MS))
+
+
+_UNUSED = Usage()
+
+
+@dataclass(frozen=True)
+class _Lease:
+    """A lease of one or more GPUs that has not ended."""
+
+    campaign_id: str
+    account: Account
+    leased_at_ms: int
+    gpus: int = 1
+
+    def seconds(self, now_ms: int) -> float:
+        return self.gpus * max(0, now_ms - self.leased_at_ms) / 1000
+
+
+class Ledger:
+    """What every campaign, project and person has used. Thread-safe; rebuilt from the store at a start.
+
+    ``projects``, ``people``: the usage of each, by which it is decided who is next.
+    """
+
+    def __init__(
+        self, projects: Mapping[str, Usage] | None = None, people: Mapping[Account, Usage] | None = None
+    ) -> None:
+        self._lock = threading.Lock()
+        self.projects, self.people = dict(projects or {}), dict(people or {})
+        self._campaigns: dict[str, float] = {}  # GPU seconds of ended leases, which never age
+        self._days: dict[str, dict[int, float]] = {}  # by person and day
+        self._leases: dict[AttemptKey, _Lease] = {}
+
+    def rank(self, account: Account, now_ms: int) -> tuple[float, float]:
+        """Who has used less goes first: projects among each other, then the people of a project."""
+        project = self.projects.get(account.project, _UNUSED)
+        person = self.people.get(account, _UNUSED)
+        return project.seconds(now_ms), person.seconds(now_ms)
+
+    def load(self, uses: Iterable[GpuUse]) -> None:
+        """Begin with what the store knows."""
+        for use in uses:
+            account = Account(use.project, use.owner)
+            if use.key is not None:
+                self.began(use.key, use.campaign_id, account, use.leased_at_ms, use.gpus)
+            else:
+                with self._lock:
+                    self._spend(use.campaign_id, account, use.seconds, use.ended_at_ms)
+
+    def began(self, key: AttemptKey, campaign_id: str, account: Account, at_ms: int, gpus: int = 1) -> None:
+        """A lease of GPUs began."""
+        with self._lock:
+            self._pop(key)
+            self._leases[key] = _Lease(campaign_id, account, at_ms, gpus)
+            self._change(account, lambda usage: usage.began(at_ms, gpus))
+
+    def ended(self, key: AttemptKey, at_ms: int) -> None:
+        """A lease ended; does nothing if it was not of a GPU, or has ended before."""
+        with self._lock:
+            lease = self._pop(key)
+            if lease is not None:
+                self._spend(lease.campaign_id, lease.account, lease.seconds(at_ms), at_ms)
+
+    def _pop(self, key: AttemptKey) -> _Lease | None:
+        """Take a lease out of the use of its account, if it is there."""
+        lease = self._leases.pop(key, None)
+        if lease is not None:
+            self._change(lease.account, lambda usage: usage.began(lease.leased_at_ms, -lease.gpus))
+        return lease
+
+    def campaign_seconds(self, campaign_id: str, now_ms: int) -> float:
+        """GPU seconds of a campaign, with what its held leases have run so far."""
+        with self._lock:
+            running = sum(
+                each.seconds(now_ms) for each in self._leases.values() if each.campaign_id == campaign_id
+            )
+            return self._campaigns.get(campaign_id, 0.0) + running
+
+    def person_seconds(self, owner: str, now_ms: int) -> float:
+        """GPU seconds of a person in the last PERSON_DAYS days, with those of held leases so far."""
+        first = now_ms // _DAY_MS - PERSON_DAYS
+        with self._lock:
+            running = sum(
+                each.seconds(now_ms) for each in self._leases.values() if each.account.owner == owner
+            )
+            ended = sum(s for day, s in self._days.get(owner, {}).items() if day > first)
+            return ended + running
+
+    def _spend(self, campaign_id: str, account: Account, seconds: float, ended_at_ms: int) -> None:
+        self._change(account, lambda usage: usage.spent(seconds, ended_at_ms))
+        self._campaigns[campaign_id] = self._campaigns.get(campaign_id, 0.0) + seconds
+        days, day = self._days.setdefault(account.owner, {}), ended_at_ms // _DAY_MS
+        days[day] = days.get(day, 0.0) + seconds
+
+    def _change(self, account: Account, change: Callable[[Usage], Usage]) -> None:
+        self.projects[account.project] = change(self.projects.get(account.project, _UNUSED))
+        self.people[account] = change(self.people.get(account, _UNUSED))
 
 
 class Turn(NamedTuple):
@@ -99,7 +235,7 @@ class Candidates:
             if lane_id in self._lanes:
                 self._due[lane_id] = until_ms
 
-    def in_order(self, fits: Fits, shares: Shares, now_ms: int) -> Iterator[Entrant]:
+    def in_order(self, fits: Fits, ledger: Ledger, now_ms: int) -> Iterator[Entrant]:
         """Campaigns that may have work for a slot, with the lanes that fit it, who is next first.
 
         By priority; then the project that has used least, the person of it that has used least, the oldest
@@ -108,7 +244,7 @@ class Candidates:
         lines_by_group = self._due_lines(fits, now_ms)
 
         def rank(group: _Group) -> tuple[float | Turn, ...]:
-            used = shares.rank(group.account, now_ms)
+            used = ledger.rank(group.account, now_ms)
             return (-group.priority, *used, min(line[0] for line in lines_by_group[group]))
 
         for group in sorted(lines_by_group, key=rank):
@@ -149,97 +285,6 @@ class Candidates:
         return bool(self._due_lines(fits, now_ms))
 
 
-@dataclass(frozen=True)
-class Reservation:
-    """Slots of an agent that wait for the runs of a lane."""
-
-    agent_id: str
-    slots: frozenset[str]
-    lane_id: int
-    priority: int
-    until_ms: int
-
-
-class Reservations:
-    """At most one for each lane and slot. Thread-safe; in memory only, so a restart forgets them."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._of_lanes: dict[int, Reservation] = {}
-
-    def of_slot(self, agent_id: str, slot_id: str, now_ms: int) -> Reservation | None:
-        """The reservation that a slot waits for."""
-        with self._lock:
-            return next(
-                (r for r in self._live(now_ms) if r.agent_id == agent_id and slot_id in r.slots), None
-            )
-
-    def of_lane(self, lane_id: int, agent_id: str, now_ms: int) -> frozenset[str]:
-        """The slots of an agent that are kept for a lane."""
-        with self._lock:
-            mine = (r for r in self._live(now_ms) if (r.lane_id, r.agent_id) == (lane_id, agent_id))
-            return next((reservation.slots for reservation in mine), frozenset())
-
-    def reserve(self, reservation: Reservation, now_ms: int) -> bool:
-        """Reserve slots, or renew that; False if the lane has slots elsewhere, or another lane has these."""
-        with self._lock:
-            for other in self._live(now_ms):
-                same_box = other.agent_id == reservation.agent_id
-                if other.lane_id == reservation.lane_id and not same_box:
-                    return False
-                overlaps = same_box and bool(other.slots & reservation.slots)
-                if (
-                    overlaps
-                    and other.lane_id != reservation.lane_id
-                    and other.priority >= reservation.priority
-                ):
-                    return False
-            self._of_lanes[reservation.lane_id] = reservation
-            return True
-
-    def release(self, lane_id: int) -> None:
-        """Its run has begun, or nothing waits in the lane any more."""
-        with self._lock:
-            self._of_lanes.pop(lane_id, None)
-
-    def _live(self, now_ms: int) -> list[Reservation]:
-        self._of_lanes = {lane: r for lane, r in self._of_lanes.items() if now_ms < r.until_ms}
-        return list(self._of_lanes.values())
-
-
-def rivals(exclusive: Exclusive, taken: Collection[str], agent: Agent) -> frozenset[str]:
-    """The other slots that must be idle while an exclusive run is measured in the slots ``taken``.
-
-    Players of recordings use no GPU, so they never are rivals.
-    """
-    if not exclusive:
-        return frozenset()
-    gpus = {slot.device.index for slot in agent.slots if slot.slot_id in taken and slot.device is not None}
-    return frozenset(
-        other.slot_id
-        for other in agent.slots
-        if gpus
-        and other.slot_id not in taken
-        and other.device is not None
-        and (exclusive == "box" or other.device.index in gpus)
-    )
-
-
-class Seat(NamedTuple):
-    """A slot of an agent, as a place for runs."""
-
-    agent: Agent
-    slot: Slot
-
-    def fits(self, need: Need) -> bool:
-        """Whether the slot has what a need asks for."""
-        return lacking(need, self.slot, self.agent) is None
-
-    @property
-    def place(self) -> tuple[str, str]:
-        return self.agent.agent_id, self.slot.slot_id
-
-
 class Queue:
     """One server's queue. Thread-safe."""
 
@@ -247,23 +292,18 @@ class Queue:
         self._lock = threading.Lock()
         self._candidates = Candidates()
         self._built = False
-        self._ledger = Ledger()
+        self.ledger = Ledger()
         self._budgets: dict[str, float] = {}
         self.reservations = Reservations()
         self._idle: dict[tuple[str, str], Seat] = {}  # slots that got nothing when they asked last
-
-    @property
-    def shares(self) -> Shares:
-        """What projects and people have used."""
-        return self._ledger.shares
 
     def candidates(self, store: SqlTransaction) -> Candidates:
         """Who stands in line; the first time, from the store. Call it in a transaction."""
         with self._lock:
             if not self._built:
                 self._candidates.add(store.entrants())
-                self._ledger = Ledger()
-                self._ledger.load(uses := store.gpu_uses())
+                self.ledger = Ledger()
+                self.ledger.load(uses := store.gpu_uses())
                 own = ((each.identity_id, each.budget_gpu_hours) for each in store.identities())
                 self._budgets = {person: hours for person, hours in own if hours is not None}
                 leased = (store.run(use.key.run_id) for use in uses if use.key is not None)
@@ -293,11 +333,7 @@ class Queue:
     def began(self, key: AttemptKey, run: Run, now_ms: int) -> None:
         """An attempt got its GPUs, whose time counts for its run's campaign."""
         account = self._candidates.account(run.campaign_id)
-        self._ledger.began(key, run.campaign_id, account, now_ms, run.placement.gang)
-
-    def ended(self, key: AttemptKey, now_ms: int) -> None:
-        """An attempt gave its slot back."""
-        self._ledger.ended(key, now_ms)
+        self.ledger.began(key, run.campaign_id, account, now_ms, run.placement.gang)
 
     def budget_left_hours(
         self, campaign_id: str, owner: str, rules: SchedulingRules, person_gpu_hours: float, now_ms: int
@@ -310,16 +346,16 @@ class Queue:
         left = math.inf
         budget = rules.budget_gpu_hours
         if budget:
-            left = budget - self._ledger.campaign_seconds(campaign_id, now_ms) / 3600
+            left = budget - self.ledger.campaign_seconds(campaign_id, now_ms) / 3600
         hours = self._budgets.get(owner, person_gpu_hours or math.inf)
         if owner and hours < math.inf:
-            left = min(left, hours - self._ledger.person_seconds(owner, now_ms) / 3600)
+            left = min(left, hours - self.ledger.person_seconds(owner, now_ms) / 3600)
         return left
 
     def person_hours(self, store: SqlTransaction, person: str, now_ms: int) -> float:
         """GPU hours that a person used in PERSON_DAYS days. Call it in a transaction."""
         self.candidates(store)
-        return self._ledger.person_seconds(person, now_ms) / 3600
+        return self.ledger.person_seconds(person, now_ms) / 3600
 
     def registered(self, agent_id: str) -> None:
         """An agent registered, perhaps with other slots: each of them asks the store first."""

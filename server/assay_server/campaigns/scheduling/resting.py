@@ -1,4 +1,4 @@
-"""Slots that get no runs for a time: those whose box failed attempts, and agents in maintenance.
+"""Slots that get no runs for a time: after failures of their box, in maintenance, or kept free for a run.
 
 A slot rests after attempts that failed through its box's fault and not the run's. That is kept in memory
 only, by this process's clock: a restarted server tries each slot with one run, which costs that run nothing.
@@ -6,6 +6,12 @@ A slot rests longer after each failure in a row and gets a run after each rest; 
 row.
 
 In a maintenance window agents get no new runs. Runs that have begun go on.
+
+Boxes and GPUs are kept free for a run that needs more than one slot, or a GPU or box alone. A run with
+``exclusive`` begins when its rivals are idle: the other slots of its GPU, or all other GPUs of its box; a
+run over several GPUs, when all of them are idle. Once such a run is next for a slot, that slot and those
+others take nothing else of its priority or below until it has begun, so that a stream of small runs cannot
+keep it waiting for ever.
 """
 
 from __future__ import annotations
@@ -23,6 +29,9 @@ from assay_sampling.running.failures import Fault
 from assay_server.store.model import Agent, Attempt
 
 _log = logging.getLogger(__name__)
+
+# A reservation that no slot renews ends: its box may be gone.
+KEPT_MS = 300_000
 
 SlotKey = tuple[str, str]  # agent_id, slot_id
 _WINDOW_LABEL = "label:"
@@ -123,8 +132,7 @@ class RestingSlots:
 
     def at(self, agent_id: str, slot_id: str, now_ms: int) -> Rest | None:
         """Why a slot rests now; None if it does not."""
-        with self._lock:
-            rest = self._rests.get((agent_id, slot_id))
+        rest = self.last(agent_id, slot_id)
         return rest if rest is not None and now_ms < rest.until_ms else None
 
     def last(self, agent_id: str, slot_id: str) -> Rest | None:
@@ -155,6 +163,60 @@ class RestingSlots:
 def is_of_box(why: Failure | None) -> bool:
     """Whether a failure is the box's fault."""
     return why is not None and why.known_class.fault is Fault.BOX
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """Slots of an agent that wait for the runs of a lane."""
+
+    agent_id: str
+    slots: frozenset[str]
+    lane_id: int
+    priority: int
+    until_ms: int
+
+
+class Reservations:
+    """At most one for each lane and slot. Thread-safe; in memory only, so a restart forgets them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._of_lanes: dict[int, Reservation] = {}
+
+    def of_slot(self, agent_id: str, slot_id: str, now_ms: int) -> Reservation | None:
+        """The reservation that a slot waits for."""
+        with self._lock:
+            return next(
+                (r for r in self._live(now_ms) if r.agent_id == agent_id and slot_id in r.slots), None
+            )
+
+    def of_lane(self, lane_id: int, agent_id: str, now_ms: int) -> frozenset[str]:
+        """The slots of an agent that are kept for a lane."""
+        with self._lock:
+            mine = (r for r in self._live(now_ms) if (r.lane_id, r.agent_id) == (lane_id, agent_id))
+            return next((reservation.slots for reservation in mine), frozenset())
+
+    def reserve(self, reservation: Reservation, now_ms: int) -> bool:
+        """Reserve slots, or renew that; False if the lane has slots elsewhere, or another lane has these."""
+        with self._lock:
+            for other in self._live(now_ms):
+                same_box = other.agent_id == reservation.agent_id
+                if other.lane_id == reservation.lane_id:
+                    if not same_box:
+                        return False
+                elif same_box and other.slots & reservation.slots and other.priority >= reservation.priority:
+                    return False
+            self._of_lanes[reservation.lane_id] = reservation
+            return True
+
+    def release(self, lane_id: int) -> None:
+        """Its run has begun, or nothing waits in the lane any more."""
+        with self._lock:
+            self._of_lanes.pop(lane_id, None)
+
+    def _live(self, now_ms: int) -> list[Reservation]:
+        self._of_lanes = {lane: r for lane, r in self._of_lanes.items() if now_ms < r.until_ms}
+        return list(self._of_lanes.values())
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ All runs of a campaign's workload count together: otherwise each of a hundred ru
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from assay_core.records.failure import Failure
@@ -94,7 +94,7 @@ def refusals(attempts: Iterable[Attempt]) -> dict[str, Attempt]:
     return {attempt.agent_id: attempt for attempt in attempts if is_refusal(attempt.failure)}
 
 
-def refused_everywhere(why: Failure, refused: Mapping[str, Attempt]) -> Failure:
+def failure_of_refusals(why: Failure, refused: Mapping[str, Attempt]) -> Failure:
     """The failure of a run that every matching agent refused, with the reasons of the first few of them."""
     if len(refused) < 2:
         return why
@@ -110,23 +110,22 @@ def gpus_lost(store: SqlTransaction, run: Run) -> tuple[str, ...]:
 
     Of a gang, which then never comes together again, all UUIDs are one entry: it lost one of them.
     """
-    failures = store.workload_failures(run.campaign_id, run.workload)
-    lost = [_named(slots) for slots, failure in failures if lost_gpu(failure)]
-    return tuple(dict.fromkeys(lost))
+    return _slots_of_failures(store, run, lost_gpu)
 
 
 def slots_failed(store: SqlTransaction, run: Run) -> tuple[str, ...]:
     """Slots in which attempts of the run's workload failed through the workload's own fault."""
+    return _slots_of_failures(store, run, lambda why: why is not None and why.known_class.fault is Fault.RUN)
+
+
+def _slots_of_failures(
+    store: SqlTransaction, run: Run, counts: Callable[[Failure | None], bool]
+) -> tuple[str, ...]:
     failures = store.workload_failures(run.campaign_id, run.workload)
-    own = [_named(slots) for slots, why in failures if why and why.known_class.fault is Fault.RUN]
-    return tuple(dict.fromkeys(own))
+    return tuple(dict.fromkeys(" + ".join(sorted(slots)) for slots, why in failures if counts(why)))
 
 
-def _named(slots: Sequence[str]) -> str:
-    return " + ".join(sorted(slots))
-
-
-def set_aside(why: Failure, run: Run, slots: Sequence[str]) -> Failure:
+def failure_of_slots(why: Failure, run: Run, slots: Sequence[str]) -> Failure:
     """The failure of a run whose workload failed in several slots; ``why`` is the last failure."""
     text = (
         f"the workload {run.workload} failed in {len(slots)} slots ({', '.join(slots)}) and never succeeded"
@@ -141,12 +140,7 @@ def workload_runs(store: SqlTransaction, run: Run) -> list[Run]:
     return [other for other in store.runs(run.campaign_id) if other.workload == run.workload]
 
 
-def too_many(lost: Sequence[str]) -> bool:
-    """Whether the workload must not get another GPU."""
-    return len(lost) >= MOST_GPUS_LOST
-
-
-def given_up(why: Failure, run: Run, lost: Sequence[str]) -> Failure:
+def failure_of_lost_gpus(why: Failure, run: Run, lost: Sequence[str]) -> Failure:
     """The failure of a run whose workload lost too many GPUs; ``why`` is that of the last loss."""
     text = f"the workload {run.workload} has lost {len(lost)} GPUs ({', '.join(lost)}), so it gets no other"
     return replace(

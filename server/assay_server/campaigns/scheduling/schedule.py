@@ -20,7 +20,7 @@ from assay_core.records.failure import Failure
 from assay_server.campaigns.planning.repeats import Key, further_runs
 from assay_server.campaigns.scheduling.attempt_results import AttemptResults
 from assay_server.campaigns.scheduling.leases import Leases
-from assay_server.campaigns.scheduling.retry import gpus_lost, too_many
+from assay_server.campaigns.scheduling.retry import MOST_GPUS_LOST, gpus_lost
 from assay_server.campaigns.scheduling.runs_requests import RunsRequests
 from assay_server.campaigns.scheduling.transitions import failure_of_runs
 from assay_server.store.model import AnalysisTry, Campaign, Run, Slice
@@ -93,7 +93,7 @@ class Schedule(Leases, AttemptResults, RunsRequests):
         if campaign is None or campaign.state is not CampaignState.ANALYSING or campaign.retried != retried:
             return False
         runs = further_runs(self.store.runs(campaign_id), repeats_by_key)
-        runs = [run for run in runs if not too_many(gpus_lost(self.store, run))]
+        runs = [run for run in runs if len(gpus_lost(self.store, run)) < MOST_GPUS_LOST]
         if not runs:
             return False
         self.store.add_runs(runs, [Slice(run.run_id, 0) for run in runs])

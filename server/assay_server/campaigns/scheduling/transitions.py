@@ -19,17 +19,17 @@ from assay_server.campaigns.scheduling.fitting_slots import elsewhere
 from assay_server.campaigns.scheduling.queue import Queue
 from assay_server.campaigns.scheduling.resting import RestingSlots, RestPolicy, Window, is_of_box
 from assay_server.campaigns.scheduling.retry import (
+    MOST_GPUS_LOST,
     MOST_SLOTS_FAILED,
     RetryPolicy,
-    given_up,
+    failure_of_lost_gpus,
+    failure_of_refusals,
+    failure_of_slots,
     gpus_lost,
     is_refusal,
     lost_gpu,
     refusals,
-    refused_everywhere,
-    set_aside,
     slots_failed,
-    too_many,
     workload_runs,
 )
 from assay_server.campaigns.slicing.reslice import flags_of_plan, slices_of, waiting_for_light
@@ -123,23 +123,17 @@ class Effects:
     work: bool = False
 
 
+@dataclass(eq=False)
 class Transitions:
     """State changes in one transaction at one moment; apply ``effects`` after the commit."""
 
-    def __init__(
-        self,
-        transaction: SqlTransaction,
-        policy: SchedulePolicy,
-        now_ms: int,
-        resting: RestingSlots,
-        queue: Queue,
-    ) -> None:
-        self.store = transaction
-        self.policy = policy
-        self.now_ms = now_ms
-        self.resting, self.queue = resting, queue
-        self.effects = Effects()
-        self._campaigns_of: dict[str, str | None] = {}
+    store: SqlTransaction
+    policy: SchedulePolicy
+    now_ms: int
+    resting: RestingSlots
+    queue: Queue
+    effects: Effects = field(default_factory=Effects)
+    _campaigns_of: dict[str, str | None] = field(default_factory=dict)
 
     def run_of(self, run_id: str) -> Run:
         """The run of a slice or attempt that this transaction has read: foreign keys keep it in the store."""
@@ -195,14 +189,19 @@ class Transitions:
             delay_ms, why = self._after_refusal(attempt, run, why)
         else:
             delay_ms = self.policy.retry.delay_after(self.tries(key), why)
-        if delay_ms is not None:
+        if delay_ms is None and state is AttemptState.EXPIRED:
+            self.end_attempt(attempt, AttemptState.FAILED, why)
+        self._try_again_or_fail(piece, delay_ms, why)
+        if delay_ms is None:
+            self._set_workload_aside(run, why)
+
+    def _try_again_or_fail(self, piece: Slice, delay_ms: int | None, why: Failure) -> None:
+        """Let a slice wait for its next try; None: it has no more, and fails with its run."""
+        if delay_ms is None:
+            self.set_slice(replace(piece, state=SliceState.FAILED), why)
+        else:
             self.effects.work = True
             self.set_slice(replace(piece, state=SliceState.WAITING, not_before_ms=self.now_ms + delay_ms))
-            return
-        if state is AttemptState.EXPIRED:
-            self.end_attempt(attempt, AttemptState.FAILED, why)
-        self.set_slice(replace(piece, state=SliceState.FAILED), why)
-        self._set_workload_aside(run, why)
 
     def _set_workload_aside(self, run: Run, why: Failure) -> None:
         """Fail the open runs of a workload that failed in many slots and of which nothing ever succeeded."""
@@ -210,7 +209,7 @@ class Transitions:
         runs = workload_runs(self.store, run) if len(slots) >= MOST_SLOTS_FAILED else []
         if not any(other.state is RunState.DONE for other in runs):
             for other in runs:
-                self._fail_run(other, set_aside(why, other, slots))
+                self._fail_run(other, failure_of_slots(why, other, slots))
 
     def tries(self, key: AttemptKey) -> list[Attempt]:
         """The attempts of a slice that count as its tries: those since a person last had it tried again."""
@@ -242,7 +241,7 @@ class Transitions:
         others = elsewhere(run, attempt, self.store.agents(), self.now_ms)
         if any(agent_id not in refused for agent_id, _ in others):
             return 0, why
-        return None, refused_everywhere(why, refused)
+        return None, failure_of_refusals(why, refused)
 
     def lose_record(self, piece: Slice, why: Failure) -> None:
         """The published file of a slice is missing or changed: the slice waits again, or fails.
@@ -265,11 +264,7 @@ class Transitions:
         self.store.save_campaign(replace(campaign, state=CampaignState.RUNNING, failure=None))
         self.effects.campaigns.add(campaign.campaign_id)
         emptied = replace(piece, file="", file_bytes=0, content_hash="", launches=0)
-        if delay_ms is None:
-            self.set_slice(replace(emptied, state=SliceState.FAILED), why)
-            return
-        self.effects.work = True
-        self.set_slice(replace(emptied, state=SliceState.WAITING, not_before_ms=self.now_ms + delay_ms))
+        self._try_again_or_fail(emptied, delay_ms, why)
 
     def _flags_without(self, run: Run, lost: Attempt | None) -> tuple[ValidityFlag, ...]:
         """The flags of a run without those that only the lost attempt set."""
@@ -281,10 +276,11 @@ class Transitions:
     def _give_up_workload(self, run: Run, why: Failure) -> bool:
         """Fail every open run of a workload that lost too many GPUs; False if it did not."""
         lost = gpus_lost(self.store, run)
-        if too_many(lost):
-            for other in workload_runs(self.store, run):
-                self._fail_run(other, given_up(why, other, lost))
-        return too_many(lost)
+        if len(lost) < MOST_GPUS_LOST:
+            return False
+        for other in workload_runs(self.store, run):
+            self._fail_run(other, failure_of_lost_gpus(why, other, lost))
+        return True
 
     def _fail_run(self, run: Run, why: Failure) -> None:
         """Fail a run, if it is open, through its first slice that has not ended; this cancels the others."""

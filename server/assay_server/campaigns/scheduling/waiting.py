@@ -12,16 +12,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from assay_core.records.campaign import QueueKind, RunState
-from assay_core.records.machine import Slot
-from assay_server.campaigns.scheduling.fair_share import NO_SHARES, Shares
 from assay_server.campaigns.scheduling.fitting_slots import (
     AWAY_AFTER_MS,
     Lack,
+    Seat,
     idle_together,
     lack_of_gangs,
-    lacking,
+    rivals,
+    seats_of,
 )
-from assay_server.campaigns.scheduling.queue import Candidates, Seat, rivals
+from assay_server.campaigns.scheduling.queue import Candidates, Ledger
 from assay_server.campaigns.scheduling.resting import Rest, SlotKey, Window, window_of
 from assay_server.store.model import OPEN_RUNS, Agent, Hold, Run, need_of
 
@@ -77,16 +77,16 @@ class Lab:
     def seats(self, run: Run) -> list[Seat]:
         """The slots in service of present agents that fit a run."""
         need = need_of(run)
-        return [seat for agent, slot in self.in_service() if (seat := Seat(agent, slot)).fits(need)]
+        return [seat for seat in self.in_service() if seat.fits(need)]
 
     def has(self, agent: Agent) -> bool:
         """Whether an agent is present."""
         return self.now_ms - agent.seen_at_ms <= AWAY_AFTER_MS
 
-    def in_service(self) -> Iterator[tuple[Agent, Slot]]:
+    def in_service(self) -> Iterator[Seat]:
         """The slots in service of present agents."""
-        for agent in filter(self.has, self.agents):
-            yield from ((agent, slot) for slot in agent.slots if not slot.quarantine_reason)
+        present = seats_of(filter(self.has, self.agents))
+        return (seat for seat in present if not seat.slot.quarantine_reason)
 
 
 def waiting_alike(needs: Iterable[tuple[Run, int]], line: Line) -> list[tuple[Run, int]]:
@@ -113,9 +113,9 @@ def wait_reason(run: Run, lab: Lab, line: Line = NO_LINE) -> Reason | None:
         names = ", ".join(line.blocking.get(run.workload, ()))
         return Reason(QueueKind.AFTER, f"{names or 'other workloads'} must end before it")
     need = need_of(run)
-    offers = [(agent, slot) for agent in lab.agents for slot in agent.slots if not lacking(need, slot, agent)]
-    present = [(agent, slot) for agent, slot in offers if lab.has(agent)]
-    in_service = [(agent, slot) for agent, slot in present if not slot.quarantine_reason]
+    offers = [seat for seat in seats_of(lab.agents) if seat.fits(need)]
+    present = [seat for seat in offers if lab.has(seat.agent)]
+    in_service = [seat for seat in present if not seat.slot.quarantine_reason]
     if in_service:
         return _not_served(run, in_service, lab, line)
     if present:
@@ -139,7 +139,7 @@ def _not_offered(run: Run, lab: Lab, offering: Sequence[Agent]) -> Reason | None
     return Reason(QueueKind.NOT_OFFERED, f"no agent offers {_wanted(run)}{nearest}")
 
 
-def _not_served(run: Run, offers: Sequence[tuple[Agent, Slot]], lab: Lab, line: Line) -> Reason | None:
+def _not_served(run: Run, offers: Sequence[Seat], lab: Lab, line: Line) -> Reason | None:
     """Why a run waits although slots for it are present and in service."""
     if line.budget_left_hours <= 0:
         return Reason(QueueKind.BUDGET, "its campaign or its owner has used all GPU hours of the budget")
@@ -158,7 +158,7 @@ def _not_served(run: Run, offers: Sequence[tuple[Agent, Slot]], lab: Lab, line: 
     )
 
 
-def _without_room(run: Run, offers: Sequence[tuple[Agent, Slot]], line: Line) -> Reason | None:
+def _without_room(run: Run, offers: Sequence[Seat], line: Line) -> Reason | None:
     """Whether every slot for a run that concerns other slots has to wait for them."""
     exclusive, gang = run.placement.exclusive, run.placement.gang
     has_busy_rivals = (
@@ -170,15 +170,15 @@ def _without_room(run: Run, offers: Sequence[tuple[Agent, Slot]], line: Line) ->
         text = f"it needs a {what} alone, and every {what} that fits still measures other runs"
         return Reason(QueueKind.EXCLUSIVE, text)
     need = need_of(run)
-    if gang > 1 and all(idle_together(need, agent, slot, line.busy) < gang for agent, slot in offers):
+    if gang > 1 and all(idle_together(need, seat, line.busy) < gang for seat in offers):
         text = f"it needs {gang} GPUs of one box at once, and no box that fits has so many idle"
         return Reason(QueueKind.GANG, text)
     return None
 
 
-def _all_rest(run: Run, offers: Sequence[tuple[Agent, Slot]], resting: Mapping[SlotKey, Rest]) -> str:
+def _all_rest(run: Run, offers: Sequence[Seat], resting: Mapping[SlotKey, Rest]) -> str:
     """Why every slot that could make a run rests; "" if one does not."""
-    rests = [resting.get((agent.agent_id, slot.slot_id)) for agent, slot in offers]
+    rests = [resting.get(seat.place) for seat in offers]
     if not all(rests):
         return ""
     reasons = [
@@ -192,7 +192,7 @@ def _all_rest(run: Run, offers: Sequence[tuple[Agent, Slot]], resting: Mapping[S
     return f"every slot for {_wanted(run)} rests, with a retry now and then: {'; '.join(reasons)}"
 
 
-def _out_of_service(offers: Sequence[tuple[Agent, Slot]]) -> Iterator[str]:
+def _out_of_service(offers: Sequence[Seat]) -> Iterator[str]:
     """The first few GPUs that are out of service, why, and what to do."""
     for agent, slot in offers[:_MOST_NAMED]:
         name = slot.device_name or "GPU"
@@ -220,7 +220,7 @@ def _kind_wanted(run: Run) -> str:
 def _nearest(run: Run, agents: Sequence[Agent]) -> str:
     """The slot that fits best, and what it lacks."""
     need = need_of(run)
-    slots = [(slot, lacking(need, slot, agent)) for agent in agents for slot in agent.slots]
+    slots = [(seat.slot, seat.lack(need)) for seat in seats_of(agents)]
     for slot, lacks in slots:
         if lacks in _NOT_OFFERED:
             return f": its {slot.device_name or 'GPU'} has none ({_NOT_OFFERED[lacks]})"
@@ -254,7 +254,7 @@ def held_reason(run: Run, *, campaign_paused: bool = False, awaits_light: bool =
     return None
 
 
-def told_reasons(
+def wait_reasons(
     runs: Iterable[Run],
     lab: Lab,
     line: Line = NO_LINE,
@@ -266,7 +266,7 @@ def told_reasons(
     Runs that have begun are left out if they can continue.
     """
     by_kind: dict[object, Reason | None] = {}
-    told = {}
+    reasons = {}
     for run in runs:
         kind = (
             need_of(run),
@@ -282,18 +282,18 @@ def told_reasons(
             awaits_light = run.run_id in awaiting_light
             why = held_reason(run, campaign_paused=campaign_paused, awaits_light=awaits_light) or why
         if why is not None and why.kind is not QueueKind.QUEUED:
-            told[run.run_id] = why
-    return told
+            reasons[run.run_id] = why
+    return reasons
 
 
 def ahead_of(
-    campaign_id: str, seats: Sequence[Seat], candidates: Candidates, now_ms: int, shares: Shares = NO_SHARES
+    campaign_id: str, seats: Sequence[Seat], candidates: Candidates, ledger: Ledger, now_ms: int
 ) -> tuple[str, ...]:
     """The campaigns that are given a slot before this one, the next of them first."""
     if not seats:
         return ()
     campaigns: dict[str, None] = {}
-    for candidate in candidates.in_order(seats[0].fits, shares, now_ms):
+    for candidate in candidates.in_order(seats[0].fits, ledger, now_ms):
         if candidate.campaign_id == campaign_id:
             break
         campaigns.setdefault(candidate.campaign_id)

@@ -17,8 +17,7 @@ from assay_core.records.archive import (
 from assay_sampling.errors import StorageError
 from assay_server.campaigns.bundles import named_bundles
 from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.maintenance.archives import Import, export_campaign, remove_leftovers
-from assay_server.maintenance.deleting import delete_campaign
+from assay_server.maintenance.archives import Import, delete_campaign, export_campaign, remove_leftovers
 
 
 class ArchiveHandler:

@@ -42,7 +42,7 @@ from assay_server.campaigns.ingest.lost_records import changed_files
 from assay_server.campaigns.planning.forecast import Analysed, Elsewhere, estimate, estimate_of_analysis
 from assay_server.campaigns.scheduling.coordinator import Coordinator
 from assay_server.campaigns.scheduling.resting import Rest
-from assay_server.campaigns.scheduling.waiting import Lab, slots_by_gpu, told_reasons, waiting_alike
+from assay_server.campaigns.scheduling.waiting import Lab, slots_by_gpu, wait_reasons, waiting_alike
 from assay_server.campaigns.submit import submit
 from assay_server.limits import DEFAULT_LIMITS, QueryLimits
 from assay_server.store.model import Attempt, Campaign, Hold, Need, Run, Sight, need_of
@@ -190,7 +190,7 @@ class StatusBoard:
             campaign = known_campaign(store.campaign(campaign_id), campaign_id)
             counts, progress = store.run_counts(campaign_id), store.progress(campaign_id)
             paused = store.paused_runs([campaign_id]).get(campaign_id, 0)
-            agents, now_ms = store.agents(), self._coordinator.clock.now_ms()
+            lab = self._coordinator.lab(store)
             costs = self._costs(store, campaign, sum(counts.values()))
             runs = [run for run, _ in progress.needs]
             line = self._coordinator.line(store, campaign, runs)
@@ -198,12 +198,10 @@ class StatusBoard:
             is_analysed = campaign.state is CampaignState.ANALYSING
             last_ended_ms, launches = store.measured(campaign_id) if is_analysed else (0, 0)
             measured = _measured(store, campaign_id) if line.budget_left_hours <= 0 else {}
-        resting = self._coordinator.resting()
         waiting: tuple[WaitingRuns, ...] = ()
         eta = Estimate()
         if campaign.state is CampaignState.RUNNING:
-            lab = Lab(agents, now_ms, resting)
-            reasons = told_reasons(runs, lab, line, campaign.paused, progress.awaiting_light)
+            reasons = wait_reasons(runs, lab, line, campaign.paused, progress.awaiting_light)
             eta = _eta(campaign, costs, lab, replace(earlier, runs=runs))
             waiting = tuple(
                 WaitingRuns(reasons[run.run_id].text, run.run_id, count, reasons[run.run_id].kind)
@@ -211,11 +209,11 @@ class StatusBoard:
                 if run.run_id in reasons and (count := runs_alike - measured.get(_kind_of(run), 0)) > 0
             )
         elif campaign.state is CampaignState.ANALYSING:
-            eta = estimate_of_analysis(launches, (now_ms - last_ended_ms) / 1000, earlier.analysed)
+            eta = estimate_of_analysis(launches, (lab.now_ms - last_ended_ms) / 1000, earlier.analysed)
         return campaign_status(
             campaign,
             counts,
-            slot_rests(resting.values(), now_ms),
+            slot_rests(lab.resting.values(), lab.now_ms),
             paused,
             slices=progress.slices,
             slices_done=progress.slices_done,
@@ -354,10 +352,10 @@ class CampaignHandler:
         """Runs of a campaign; if it may have waiting ones, with what each waits for."""
         runs = [overview.run for overview in overviews]
         line = self._coordinator.line(store, campaign, runs)
-        lab = Lab(store.agents(), self._coordinator.clock.now_ms(), self._coordinator.resting())
+        lab = self._coordinator.lab(store)
         # Only runs whose light run decides their slices have none.
         unsliced = {each.run.run_id for each in overviews if not each.slices}
-        reasons = told_reasons(runs if may_wait else [], lab, line, campaign.paused, unsliced)
+        reasons = wait_reasons(runs if may_wait else [], lab, line, campaign.paused, unsliced)
         texts = {run_id: reason.text for run_id, reason in reasons.items()}
         return [
             RunStatus.like(each, each.run, waiting_for=texts.get(each.run.run_id, "")) for each in overviews

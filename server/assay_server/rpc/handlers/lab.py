@@ -34,9 +34,8 @@ from assay_server.access.audit import note_subject
 from assay_server.access.caller import IdentityDirectory, current_caller, sight_of
 from assay_server.campaigns.planning.forecast import Elsewhere, estimate
 from assay_server.campaigns.scheduling.coordinator import Coordinator
-from assay_server.campaigns.scheduling.fair_share import PERSON_DAYS
 from assay_server.campaigns.scheduling.fitting_slots import AWAY_AFTER_MS
-from assay_server.campaigns.scheduling.queue import Candidates
+from assay_server.campaigns.scheduling.queue import PERSON_DAYS, Candidates
 from assay_server.campaigns.scheduling.resting import window_of
 from assay_server.campaigns.scheduling.waiting import (
     NEXT_UP,
@@ -132,17 +131,18 @@ class LabHandler:
 
     def queue(self, _question: LabQuestion) -> LabQueue:
         """What waits in all running campaigns; the oldest of them, if there are too many."""
-        now_ms, candidates = self._coordinator.clock.now_ms(), Candidates()
-        sight = sight_of(current_caller())
+        candidates, sight = Candidates(), sight_of(current_caller())
         with self._coordinator.snapshot() as store:
+            lab = self._coordinator.lab(store)
             running = [c for c in store.campaigns() if c.state is CampaignState.RUNNING]
             oldest = running[: self._limits.status_page_campaigns]
             campaigns = [store.campaign(c.campaign_id) for c in oldest]
             lines = [
-                self._line(store, campaign, now_ms, sight) for campaign in campaigns if campaign is not None
+                self._line(store, campaign, lab.now_ms, sight)
+                for campaign in campaigns
+                if campaign is not None
             ]
             candidates.add(store.entrants([line.campaign.campaign_id for line in lines]))
-            lab = Lab(store.agents(), now_ms, self._coordinator.resting())
         by_id = {line.campaign.campaign_id: line for line in lines}
         hidden = frozenset(each for each, line in by_id.items() if line.hidden)
         queued = [
@@ -171,11 +171,11 @@ class LabHandler:
             awaits_light=run.run_id in line.progress.awaiting_light,
         )
         reason = hold or wait_reason(run, lab, line.line) or NEXT_UP
-        shares = self._coordinator.queue.shares
+        ledger = self._coordinator.queue.ledger
         ahead = (
             ()
             if hold is not None
-            else ahead_of(campaign.campaign_id, lab.seats(run), candidates, lab.now_ms, shares)
+            else ahead_of(campaign.campaign_id, lab.seats(run), candidates, ledger, lab.now_ms)
         )
         before = [lines[each] for each in ahead if each in lines]
         return QueuedRuns.like(

@@ -36,7 +36,7 @@ _PARTS_TOGETHER = 4
 _TOGETHER = 8
 # Before each request that is sent again because its answer broke off.
 _PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0)
-_REMOVED_TOGETHER = 1_000
+_REMOVED_TOGETHER = _LISTED_TOGETHER = 1_000  # as S3 does
 _FEW_REMOVED = 100  # which a bucket removes within the silence of a small request
 _LONGEST_SECONDS = 30.0
 # Of content that is sent by a small request: eight at a time need 0.5 MiB/s, as large ones do.
@@ -148,14 +148,10 @@ class Bucket:
 
     def put_all_new(self, objects: Sequence[tuple[str, bytes]]) -> None:
         """As :meth:`put_new` for each of them, several at a time; raises the first error once all ended."""
-        others = [self._threads.submit(self.put_new, *each) for each in objects[1:]]
-        try:
-            for each in objects[:1]:
-                self.put_new(*each)
-        finally:
-            wait(others)
-        for other in others:
-            other.result()
+        requests = [self._threads.submit(self.put_new, *each) for each in objects]
+        wait(requests)
+        for request in requests:
+            request.result()
 
     def put_file(self, name: str, path: Path) -> None:
         """As :meth:`put_new`, with the content of a file, which is not read into memory.
@@ -210,23 +206,19 @@ class Bucket:
 
     def listed(self, prefix: str) -> Iterator[FoundObject]:
         """The objects whose names begin with a folder's name."""
-        pages: Any = None
         last: str | None = None
 
         def next_page() -> Any:
-            # A listing that broke off is ended; another one begins behind the last name.
-            nonlocal pages
-            if pages is None:
-                pages = iter(self._client.list(self._store, prefix, offset=last))
-            try:
-                return next(pages, None)
-            except BaseException:
-                pages = None
-                raise
+            # A listing of its own, behind the last name, so one that breaks off is asked for again.
+            pages = self._client.list(self._store, prefix, offset=last, chunk_size=_LISTED_TOGETHER)
+            return next(iter(pages), [])
 
-        while (page := self._tried(prefix, next_page)) is not None:
+        while True:
+            page = self._tried(prefix, next_page)
             yield from map(_found_object, page)
-            last = page[-1]["path"] if page else last
+            if len(page) < _LISTED_TOGETHER:
+                return
+            last = page[-1]["path"]
 
     def copy(self, name: str, to: str, size_bytes: int) -> None:
         """Copy an object of this size within the bucket."""

@@ -17,14 +17,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import re
 import secrets
 import shutil
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -34,8 +33,8 @@ from assay_core.records.campaign import SetAsideReason
 from assay_server.places import RecordsPlace
 from assay_server.store.model import PublishedFile, Segment, SegmentParts
 from assay_server.store.objects.bucket import PROBES, Bucket, MissingObjectError, probe_bucket
-from assay_server.store.objects.cache import RecordFetcher
-from assay_server.store.quarantine_files import MANIFEST, MovedFiles
+from assay_server.store.objects.cache import RecordCache
+from assay_server.store.quarantine_files import MANIFEST, MovedFiles, read_manifest
 from assay_server.store.record_store import BUNDLES, STAGED_REPORT, CheckContent, KnownFiles, report_file
 from assay_server.store.records import DamagedSegmentError, LocalRecordStore, checked_parts
 
@@ -51,7 +50,7 @@ class ObjectRecordStore:
     def __init__(self, bucket: Bucket, place: RecordsPlace) -> None:
         self._place = place
         self._bucket, self._url = bucket, place.url
-        self._fetcher = RecordFetcher(bucket, place)
+        self._cache = RecordCache(bucket, place)
         self._aside = _ObjectsAside(bucket)
         self._making_folder = place.cache_folder / f"making-{secrets.token_hex(6)}"
         self._making = LocalRecordStore(self._making_folder, shared=True, staged=self.staged)
@@ -88,7 +87,7 @@ class ObjectRecordStore:
         try:
             with storage_errors(self._making_folder):
                 self._bucket.put_file(name, path)
-                self._fetcher.cache.put(name, path)
+                self._cache.put(name, path)
         finally:
             self._making.withdraw(made.file)
         return made
@@ -145,10 +144,10 @@ class ObjectRecordStore:
         return self._aside.all()
 
     def reading(self, file: str) -> contextlib.AbstractContextManager[Path]:
-        return self._fetcher.reading(f"records/{file}")
+        return self._cache.reading(f"records/{file}")
 
     def let_go(self, file: str) -> None:
-        self._fetcher.cache.forget(f"records/{file}")
+        self._cache.forget(f"records/{file}")
 
     def location(self, file: str) -> str:
         return f"{self._url}/records/{file}"
@@ -167,11 +166,11 @@ class ObjectRecordStore:
     def delete_run(self, run_id: str) -> None:
         for top in ("records", "staging"):
             self._bucket.remove(self._names(f"{top}/{run_id}"))
-        self._fetcher.cache.forget_all(f"records/{run_id}")
+        self._cache.forget_all(f"records/{run_id}")
 
     def delete_report(self, campaign_id: str) -> None:
         self._bucket.remove(self._names(f"reports/{campaign_id}"))
-        self._fetcher.cache.forget_all(f"reports/{campaign_id}")
+        self._cache.forget_all(f"reports/{campaign_id}")
 
     def take_in(self, source: Path, file: str) -> None:
         with storage_errors(source):
@@ -183,24 +182,24 @@ class ObjectRecordStore:
             self._bucket.put_file(f"{BUNDLES}/{file}", source)
 
     def reading_bundle(self, file: str) -> contextlib.AbstractContextManager[Path]:
-        return self._fetcher.reading(f"{BUNDLES}/{file}")
+        return self._cache.reading(f"{BUNDLES}/{file}")
 
     def has_bundle(self, file: str) -> bool:
         return self._bucket.look_at(f"{BUNDLES}/{file}") is not None
 
     def remove_bundle(self, file: str) -> None:
         self._bucket.remove([f"{BUNDLES}/{file}"])
-        self._fetcher.cache.forget(f"{BUNDLES}/{file}")
+        self._cache.forget(f"{BUNDLES}/{file}")
 
     def write_report(self, campaign_id: str, form: str, data: bytes) -> None:
         self._bucket.replace(_report(campaign_id, form), data)
 
     def stage_report(self, campaign_id: str, name: str, forms: Mapping[str, bytes]) -> None:
         for form, data in forms.items():
-            self._bucket.replace(_staged_report(campaign_id, name, form), data)
+            self._bucket.replace(_report(campaign_id, form, name), data)
 
     def put_report(self, campaign_id: str, name: str, forms: Collection[str]) -> None:
-        staged = {form: _staged_report(campaign_id, name, form) for form in forms}
+        staged = {form: _report(campaign_id, form, name) for form in forms}
         folder = f"reports/{campaign_id}"
         listed = {each.name: each.size_bytes for each in self._bucket.listed(folder)}
         # First the others: whoever stood still with one of them must not put it in the place of this one.
@@ -211,7 +210,7 @@ class ObjectRecordStore:
         self._bucket.remove(list(staged.values()))
 
     def report_path(self, campaign_id: str, form: str) -> Path:
-        return self._fetcher.report(_report(campaign_id, form))
+        return self._cache.report(_report(campaign_id, form))
 
 
 class _ObjectsAside:
@@ -240,7 +239,7 @@ class _ObjectsAside:
         now = datetime.now(UTC)
         folder = f"{_ASIDE}/{now:%Y-%m-%dT%H-%M-%SZ}-{reason}-{secrets.token_hex(3)}"
         moved = MovedFiles(folder, reason, int(now.timestamp() * 1000), sum(sizes.values()), tuple(sizes))
-        self._bucket.put_new(f"{folder}/{MANIFEST}", json.dumps(asdict(moved), indent=1).encode())
+        self._bucket.put_new(f"{folder}/{MANIFEST}", moved.manifest)
         for name, size_bytes in sizes.items():
             self._bucket.copy(name, f"{folder}/{name}", size_bytes)
         self._bucket.remove(list(sizes))
@@ -262,20 +261,12 @@ class _ObjectsAside:
             _, folder, name = each.name.split("/", 2)
             there.setdefault(folder, {})[name] = each.size_bytes
         moved_files = []
-        for folder in sorted(name for name, files in there.items() if len(files) > 1):
-            files = {name: size for name, size in there[folder].items() if name != MANIFEST}
-            reason, at_ms = self._manifest_entries(f"{_ASIDE}/{folder}")
-            moved_files.append(
-                MovedFiles(f"{_ASIDE}/{folder}", reason, at_ms, sum(files.values()), tuple(sorted(files)))
-            )
+        for name in sorted(name for name, files in there.items() if len(files) > 1):
+            files = {file: size for file, size in there[name].items() if file != MANIFEST}
+            folder = f"{_ASIDE}/{name}"
+            moved = read_manifest(folder, self._bucket.get(f"{folder}/{MANIFEST}"))
+            moved_files.append(replace(moved, file_bytes=sum(files.values()), names=tuple(sorted(files))))
         return sorted(moved_files, key=lambda each: each.set_aside_at_ms)
-
-    def _manifest_entries(self, folder: str) -> tuple[SetAsideReason, int]:
-        try:
-            document = json.loads(self._bucket.get(f"{folder}/{MANIFEST}"))
-            return SetAsideReason(document["reason"]), int(document["set_aside_at_ms"])
-        except (ValueError, KeyError, TypeError):
-            return SetAsideReason.UNKNOWN, 0
 
 
 def _staging_folder(key: AttemptKey) -> str:
@@ -293,10 +284,7 @@ def _has_attempt(known: KnownFiles, name: str) -> bool:
     return bool(named and known.has_attempt(run_id, int(named[1]), int(named[2])))
 
 
-def _staged_report(campaign_id: str, name: str, form: str) -> str:
-    folder, _, file = _report(campaign_id, form).rpartition("/")
-    return f"{folder}/{STAGED_REPORT}{name}-{file}"
-
-
-def _report(campaign_id: str, form: str) -> str:
-    return f"reports/{campaign_id}/{report_file(form)}"
+def _report(campaign_id: str, form: str, staged: str = "") -> str:
+    """The name of a report; ``staged``: of the one that an analysis of this name has staged."""
+    start = f"{STAGED_REPORT}{staged}-" if staged else ""
+    return f"reports/{campaign_id}/{start}{report_file(form)}"

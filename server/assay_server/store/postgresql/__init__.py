@@ -1,1 +1,1 @@
-"""The metadata store on PostgreSQL: where it is, what it must be, what it refuses, and the store."""
+"""The metadata store on PostgreSQL: its connections, the lead among servers, and what it refuses."""

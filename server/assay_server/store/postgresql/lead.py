@@ -100,8 +100,15 @@ class Lead:
 
     def lost(self) -> LeadLostError:
         """The error of a transaction that found others in the lead."""
-        self._lose()
-        return self._error()
+        error = LeadLostError(
+            self._place.shown,
+            "another assay-server leads this database now",
+            "nothing was lost; this one ends: start it again, and with --records it stands by",
+        )
+        if not self._lost.is_set():
+            self._lost.set()
+            self.on_lost(error)
+        return error
 
     @property
     def silent_seconds(self) -> float:
@@ -133,20 +140,8 @@ class Lead:
             except Exception:  # noqa: BLE001 - this thread must outlive every fault
                 _log.exception("the lead is not renewed, and tried again")
             else:
-                self._lose()
+                self.lost()
                 return
-
-    def _lose(self) -> None:
-        if not self._lost.is_set():
-            self._lost.set()
-            self.on_lost(self._error())
-
-    def _error(self) -> LeadLostError:
-        return LeadLostError(
-            self._place.shown,
-            "another assay-server leads this database now",
-            "nothing was lost; this one ends: start it again, and with --records it stands by",
-        )
 
 
 def taken_lead(place: DatabasePlace) -> Lead:

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 import psycopg
-import sqlalchemy as sa
 
 from assay_sampling.errors import StorageError
 from assay_server.places import DatabasePlace
@@ -66,8 +65,8 @@ _LOOK_REMEDY = (
 _TAKE_COMMIT = f"INSERT INTO {_COMMITS} (writer, number, kept) VALUES (%s, %s, false) ON CONFLICT DO NOTHING"
 
 
-class NumberedCommits:
-    """Numbers of one store's commits, which say whether a commit whose answer was lost was kept.
+class NumberedTransactions(Transactions):
+    """Transactions, one after another, whose commits are looked up if their answer was lost.
 
     The last thing that a transaction writes is a row with its number among those of its store. After a lost
     connection the row tells: it is there, or the transaction was undone. The status that PostgreSQL keeps by
@@ -80,18 +79,20 @@ class NumberedCommits:
     ``may_write``: SQL that is true, or null if nothing may be written any more.
     """
 
-    def __init__(self, may_write: str = "true") -> None:
+    def __init__(self, database: Database, begin: Sequence[str], may_write: str = "true") -> None:
+        super().__init__(database, begin)
         self._add = _ADD_COMMIT.format(may_write=may_write)
         self._writer = secrets.randbits(62)
-        self._number = 0
+        self._number, self._is_numbered = 0, False
 
-    @staticmethod
-    def make(connection: sa.Connection) -> None:
-        """Make the table where it is missing, inside the connection's transaction with the writer's lock."""
-        for command in (_MAKE_COMMITS, _SWEEP_COMMITS):
-            connection.exec_driver_sql(command)
+    def commit(self, driver: Driver) -> None:
+        self._is_numbered = False
+        with self.database.errors():
+            self.add_number(driver)
+            self._is_numbered = True
+            super().commit(driver)
 
-    def add(self, driver: Driver) -> int:
+    def add_number(self, driver: Driver) -> int:
         """Write the number of a transaction, right before its commit; returns it."""
         self._number += 1
         driver.run(self._add, (self._writer, self._number))
@@ -99,12 +100,7 @@ class NumberedCommits:
             driver.run(_TIDY_COMMITS, (self._writer, self._number - _COMMITS_KEPT))
         return self._number
 
-    @staticmethod
-    def was_refused(error: BaseException | None) -> bool:
-        """Whether the database refused a number, because the lead is lost."""
-        return isinstance(error, psycopg.errors.NotNullViolation) and error.diag.table_name == _COMMITS
-
-    def was_kept(self, driver: Driver, number: int) -> bool:
+    def has_number(self, driver: Driver, number: int) -> bool:
         """Whether the transaction of a number was committed; if not, it never will be.
 
         Waits until it has ended, if it is under way. Call it outside of a transaction, before the next number
@@ -118,33 +114,16 @@ class NumberedCommits:
         return is_kept
 
     def leave(self, driver: Driver) -> None:
-        """Remove the rows of a store that is closed. Call it outside of a transaction."""
-        driver.run(_TIDY_COMMITS, (self._writer, self._number))
-
-
-class NumberedTransactions(Transactions):
-    """Transactions, one after another, whose commits are looked up if their answer was lost."""
-
-    def __init__(self, database: Database, begin: Sequence[str], commits: NumberedCommits) -> None:
-        super().__init__(database, begin)
-        self._commits, self._number = commits, 0
-
-    def commit(self, driver: Driver) -> None:
-        self._number = 0
-        with self.database.errors():
-            self._number = self._commits.add(driver)
-            super().commit(driver)
-
-    def leave(self, driver: Driver) -> None:
+        """Remove the rows of a store that is closed."""
         with suppress(psycopg.Error):
-            self._commits.leave(driver)
+            driver.run(_TIDY_COMMITS, (self._writer, self._number))
 
     def was_kept(self, error: BaseException, *, is_lost: bool) -> bool:
         """Whether a commit whose answer was lost was kept; raises NothingKeptError or OutcomeUnknownError."""
         if not isinstance(error, StorageError) or not (is_lost or isinstance(error, NothingKeptError)):
             return False
         try:
-            is_committed = self._number > 0 and again(StorageError, self._looked_up)
+            is_committed = self._is_numbered and again(StorageError, self._looked_up)
         except StorageError:
             raise OutcomeUnknownError(error.subject, f"{error.cause}; {_UNKNOWN}", _LOOK_REMEDY) from error
         if not is_committed:
@@ -155,7 +134,7 @@ class NumberedTransactions(Transactions):
         with self.database.errors():
             connection, driver = self.opened()
             try:
-                is_kept = self._commits.was_kept(driver, self._number)
+                is_kept = self.has_number(driver, self._number)
             except BaseException:
                 self.database.close(connection)
                 raise
@@ -177,12 +156,12 @@ class PostgresqlStore(SqlStore):
     def __init__(self, place: DatabasePlace, *, lead: Lead | None = None) -> None:
         self.subject = place.shown
         self.lead = lead
-        self._commits = NumberedCommits() if lead is None else NumberedCommits(lead.is_held)
         engine = new_engine(place)
         prepared = PreparedStatements(engine.dialect, by_cursor=True)
         database = Database(engine, prepared, psycopg.Error, self._refusal)
         reading = Transactions(database, _BEGIN_READING, most_kept=_MOST_READERS)
-        super().__init__(database, NumberedTransactions(database, _BEGIN, self._commits), reading)
+        writing = NumberedTransactions(database, _BEGIN, "true" if lead is None else lead.is_held)
+        super().__init__(database, writing, reading)
         try:
             with database.errors(), engine.begin() as connection:
                 require_fit(connection, self.subject)
@@ -190,7 +169,8 @@ class PostgresqlStore(SqlStore):
                 for command in _BEGIN:
                     connection.exec_driver_sql(command)
                 upgrade(connection, self.subject, "--database")
-                self._commits.make(connection)
+                for command in (_MAKE_COMMITS, _SWEEP_COMMITS):
+                    connection.exec_driver_sql(command)
         except BaseException:
             self.close()
             raise
@@ -206,6 +186,7 @@ class PostgresqlStore(SqlStore):
                 self.lead.release()
 
     def _refusal(self, error: psycopg.Error) -> StorageError:
-        if self.lead is not None and self._commits.was_refused(error):
+        is_number_refused = isinstance(error, psycopg.errors.NotNullViolation)
+        if self.lead is not None and is_number_refused and error.diag.table_name == _COMMITS:
             return self.lead.lost()
         return refusal(self.subject, error)
