@@ -6,9 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 
-from assay_report.data.comma_separated import csv_text
-from assay_report.data.flat import data_tables, main_table
-from assay_report.data.parquet import parquet_bytes, report_parquet
+from assay_report.data import csv_text, data_tables, main_table, parquet_bytes, report_parquet
 from assay_report.html import render_html
 from assay_report.latex import latex_inputs, render_latex
 from assay_report.markdown import markdown_files, render_markdown

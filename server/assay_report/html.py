@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from assay_report.figures import forms, gallery, interactive
 from assay_report.figures.figure import Figure
 from assay_report.figures.finishing import width_of
-from assay_report.headings import mark, origin
 from assay_report.model.report import Report
 from assay_report.tables.sections import DEFINITIONS, Section, further_sections, workload_sections
 from assay_report.tables.table import Table, condensed
 from assay_report.tables.verdicts import best_table, excluded_table, flags_table, suite_table
+from assay_report.texts import mark, origin
 from assay_report.verdicts.sentences import asked_sentences
 from assay_report.verdicts.verdicts import details_of, first_sentence, verdicts_of
 from assay_sampling.errors import MissingExtraError

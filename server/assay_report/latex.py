@@ -9,11 +9,11 @@ import re
 import textwrap
 from collections.abc import Iterator
 
-from assay_report.headings import SYNTHETIC, mark, origin
 from assay_report.model.report import Report
 from assay_report.tables.sections import further_sections, workload_sections
 from assay_report.tables.table import Alignment, Cell, Column, Table, Width, condensed
 from assay_report.tables.verdicts import best_table, first_tables, suite_table
+from assay_report.texts import SYNTHETIC, mark, origin
 from assay_report.verdicts.sentences import asked_sentences
 from assay_report.verdicts.verdicts import first_sentence, verdicts_of
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 
 from assay_report.figures import forms, gallery
 from assay_report.figures.figure import Figure
-from assay_report.headings import SYNTHETIC, mark, origin
 from assay_report.model.report import Report
 from assay_report.tables.sections import DEFINITIONS, further_sections, workload_sections
 from assay_report.tables.table import Cell, Table, condensed
 from assay_report.tables.verdicts import first_tables
+from assay_report.texts import SYNTHETIC, mark, origin
 from assay_report.verdicts.sentences import asked_sentences
 from assay_report.verdicts.verdicts import first_sentence, verdicts_of
 from assay_sampling.visible import visible

@@ -4,14 +4,47 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from assay_report.model.common import FlagEntry, Judged, Match, Outcome, Placed
 from assay_report.model.scores import Row
 from assay_sampling.documents.common import ConditionEntry
 
+if TYPE_CHECKING:
+    from assay_report.model.report import Report
+
 ABSENT = "-"
+SYNTHETIC = "SYNTHETIC data: no silicon produced these numbers."
 # The flag of a recorded run whose condition the campaign file does not give.
 ASSUMED = "condition_assumed"
+
+
+@dataclass(frozen=True)
+class RowWords:
+    """What rows of a figure or table are: one row, several, and what tells them apart, one and several."""
+
+    one: str
+    several: str
+    kind: str
+    kinds: str
+
+
+LAUNCHES = RowWords("launch", "launches", "kernel", "kernels")
+OPERATIONS = RowWords("operation", "operations", "kind of operation", "kinds of operations")
+
+
+def mark(report: Report) -> str:
+    """The mark behind titles where no silicon produced the data."""
+    return " (synthetic)" if report.campaign.synthetic else ""
+
+
+def origin(report: Report) -> str:
+    """The campaign, its owner, its seed, and the versions that computed the numbers."""
+    campaign = report.campaign
+    versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
+    data = "synthetic" if campaign.synthetic else "measured"
+    return f"Campaign {campaign.id}{campaign.belongs}, {data} data, seed {campaign.seed}; {versions}."
 
 
 def condition_text(condition: ConditionEntry | None) -> str:

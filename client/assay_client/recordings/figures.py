@@ -10,7 +10,7 @@ from assay_report.figures.drawn import Grouping, grouped
 from assay_report.figures.figure import Figure
 from assay_report.figures.kinds import composition, tiers, timeline, within_launch
 from assay_report.model.drawn import Drawn
-from assay_report.words import LAUNCHES, OPERATIONS
+from assay_report.texts import LAUNCHES, OPERATIONS
 from assay_sampling.errors import AssayError
 from assay_sampling.files.reading import read_head
 from assay_sampling.launches.profile import Profile

@@ -10,11 +10,10 @@ from assay_report.figures.kinds import cold_start, errors, pareto, relative
 from assay_report.figures.kinds.composition import group_composition
 from assay_report.figures.kinds.timeline import quantity_name, timeline
 from assay_report.figures.text import shortened
-from assay_report.headings import mark
 from assay_report.model.drawn import Drawn
 from assay_report.model.report import Report
 from assay_report.model.scores import Row
-from assay_report.texts import condition_text
+from assay_report.texts import condition_text, mark
 
 # A figure takes some 50 ms and 30 KB: a page of 200 workloads draws so many, the others on demand.
 MOST_DRAWN = 60

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from assay_report.model.scores import Row
 from assay_report.tables.table import Filled, Table, names, numbers, table_of
-from assay_report.texts import ABSENT, count, method_names, percent, ratio, with_sign
-from assay_report.words import LAUNCHES, RowWords
+from assay_report.texts import ABSENT, LAUNCHES, RowWords, count, method_names, percent, ratio, with_sign
 from assay_sampling.documents.common import ErrorDecomposition, GroupSpreadEntry
 
 POINTS = "points"

@@ -12,9 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay_report.data.comma_separated import FORMULA_STARTS, csv_text, defused
-from assay_report.data.flat import DataColumn, DataTable, data_tables, main_table
-from assay_report.data.parquet import arrow_table, parquet_bytes
+from assay_report.data import (
+    FORMULA_STARTS,
+    DataColumn,
+    DataTable,
+    arrow_table,
+    csv_text,
+    data_tables,
+    defused,
+    main_table,
+    parquet_bytes,
+)
 from assay_report.reading import read_report
 from assay_sampling.visible import visible
 from tests.support.server.made_reports import made_report
@@ -53,7 +61,7 @@ def test_csv_equals_json_equals_parquet() -> None:
         entries = in_json(written, table.name)
         read = list(csv.DictReader(io.StringIO(csv_text(table), newline="")))
         columns = pq.read_table(io.BytesIO(parquet_bytes(table))).to_pydict()
-        assert len(read) == table.length == len(entries)
+        assert len(read) == len(table.columns[0].values) == len(entries)
         for column in table.columns:
             for place, entry in enumerate(entries):
                 value = at(entry, column.key)

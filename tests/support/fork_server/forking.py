@@ -30,7 +30,7 @@ _LOADED = (
     "alembic.command", "alembic.script", "assay_agent.cli.join", "assay_agent.cli.policy",
     "assay_agent.cli.running", "assay_client.cli.main", "assay_client.cli.verbs.judge.inspect",
     "assay_client.cli.verbs.judge.select", "assay_client.cli.verbs.measure.run", "assay_client.local",
-    "assay_report.data.parquet", "assay_report.html", "assay_sampling.methods.baselines.systematic",
+    "assay_report.data", "assay_report.html", "assay_sampling.methods.baselines.systematic",
     "assay_sampling.methods.pks.sampler", "assay_sampling.methods.stem.sampler",
     "assay_server.analysis.pipeline", "assay_server.app", "assay_server.campaign_file.lint",
     "assay_server.cli.program", "assay_virtual.model.gpu", "jinja2", "pandas", "psutil",

@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from assay_report.data.parquet import report_parquet
+from assay_report.data import report_parquet
 from assay_report.reading import parse_report
 
 GPUS = ("V100", "RTX 2060", "RTX 3070")

@@ -12,8 +12,7 @@ from assay_client.cli.reporters.tables import origin_mark, print_facts
 from assay_client.cli.reporters.text import condition, count, percent, quantity, ranks_text, times, words_of
 from assay_client.cli.reporters.verdict import render_verdict
 from assay_report.tables.decomposition import parts_text, widest_groups_table
-from assay_report.texts import with_sign
-from assay_report.words import LAUNCHES, OPERATIONS
+from assay_report.texts import LAUNCHES, OPERATIONS, with_sign
 from assay_sampling.documents.common import ErrorDecomposition, GroupSpreadEntry
 from assay_sampling.notes.registry import note_text
 

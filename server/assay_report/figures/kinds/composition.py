@@ -11,7 +11,7 @@ from assay_report.figures.figure import Figure, made, without_data
 from assay_report.figures.text import hint, labels
 from assay_report.figures.theme import AROUND_INSIDE, INSIDE, QUIET, SERIES
 from assay_report.model.drawn import Composition, GroupShares
-from assay_report.words import LAUNCHES, RowWords
+from assay_report.texts import LAUNCHES, RowWords
 
 Share = Literal["launches_percent", "cost_percent"]
 

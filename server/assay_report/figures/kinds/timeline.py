@@ -13,7 +13,7 @@ from assay_report.figures.figure import Figure, made, without_data
 from assay_report.figures.text import hint, number, shortened
 from assay_report.figures.theme import GRID, INK, PAPER, QUIET, SERIES
 from assay_report.model.drawn import ByLaunch, Drawn, Lanes
-from assay_report.words import LAUNCHES, RowWords
+from assay_report.texts import LAUNCHES, RowWords
 
 _WIDTH_PX, _HEIGHT_PX, _LANE_PX = 560, 170, 24
 _LOG_FROM = 50.0  # from this ratio of largest to smallest value, a linear axis hides the small ones

@@ -88,7 +88,7 @@ def _facts_in_file(run: RunData) -> bool:
 
 
 def _pages(report: Report) -> Pages:
-    from assay_report.data.parquet import report_parquet  # noqa: PLC0415
+    from assay_report.data import report_parquet  # noqa: PLC0415
     from assay_report.html import render_html  # noqa: PLC0415
 
     text = json.dumps(report.to_document(), ensure_ascii=False, allow_nan=False, indent=1)

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assay_report.data.parquet import SENTENCE
+from assay_report.data import SENTENCE
 from assay_sampling.verdicts.rules import GOAL_ERROR_PERCENT
 from assay_server.store.model import Campaign
 from assay_server.store.record_store import RecordStore

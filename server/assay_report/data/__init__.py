@@ -1,1 +1,0 @@
-"""A report as data: flat tables with the keys of its JSON, as CSV and Parquet."""
