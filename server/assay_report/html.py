@@ -11,7 +11,7 @@ from assay_report.figures.figure import Figure
 from assay_report.figures.finishing import width_of
 from assay_report.model.report import Report
 from assay_report.tables.sections import DEFINITIONS, Section, further_sections, workload_sections
-from assay_report.tables.table import Table, condensed
+from assay_report.tables.table import Table, condensed, filled
 from assay_report.tables.verdicts import best_table, excluded_table, flags_table, suite_table
 from assay_report.texts import mark, origin
 from assay_report.verdicts.sentences import asked_sentences
@@ -116,8 +116,8 @@ def render_html(report: Report, *, with_scripts: bool = False) -> str:
         suite=Shown(suite_table(verdicts), ""),
         # With the simulator's columns the suite takes the whole width of the page.
         alone=bool(report.simulated),
-        beside=[Shown(table, "") for table in (best_table(verdicts), flags_table(verdicts)) if table],
-        below=[Shown(table, "") for table in (excluded_table(verdicts),) if table],
+        beside=[Shown(table, "") for table in filled(best_table(verdicts), flags_table(verdicts))],
+        below=[Shown(table, "") for table in filled(excluded_table(verdicts))],
         figures=plates.get(None, ()),
         stretches=_stretches(list(_workloads(report, plates))),
         further=[_folded(f"part-{at}", part) for at, part in enumerate(further_sections(report), 1)],

@@ -56,7 +56,7 @@ def latex_inputs(report: Report) -> dict[str, str]:
     verdicts = verdicts_of(report)
     tables = {"suite": suite_table(verdicts), "methods": best_table(verdicts)}
     label = SYNTHETIC if report.campaign.synthetic else ""
-    return {name: latex_tabular(table, label) for name, table in tables.items() if table is not None}
+    return {name: latex_tabular(table, label) for name, table in tables.items() if table.rows}
 
 
 def latex_tabular(table: Table, label: str = "") -> str:

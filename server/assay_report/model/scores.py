@@ -177,6 +177,11 @@ class Row(Scores, Judged, Placed):
     notes: Annotated[list[NoteEntry], says("remarks")] = []
 
     @property
+    def is_selected_here(self) -> bool:
+        """Whether its selection was made on its GPU."""
+        return self.selected_on is not None and self.selected_on.device == self.device
+
+    @property
     def matched_percent(self) -> float | None:
         """The match that counts: by operation the time matched on the side that has less of it."""
         if self.operations is not None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from assay_report.model.common import Outcome
 from assay_report.model.compared import (
@@ -18,7 +18,7 @@ from assay_report.model.compared import (
 )
 from assay_report.model.report import Report
 from assay_report.tables import shared_columns as shared
-from assay_report.tables.table import Cell, Filled, Table, Width, names, numbers, sentences, table_of
+from assay_report.tables.table import Cell, Filled, Table, Width, filled, names, numbers, sentences, table_of
 from assay_report.texts import (
     ABSENT,
     count,
@@ -32,40 +32,37 @@ from assay_report.texts import (
 )
 from assay_sampling.documents.common import NoteEntry
 
-
-def compared_tables(report: Report) -> Iterator[Table]:
-    """The tables for which this report has entries."""
-    if report.sm_share:
-        yield _sm_share_table(report.sm_share)
-    if report.cold_start:
-        yield _cold_start_table(report.cold_start)
-    if report.locked_clock:
-        yield _locked_clock_table(report.locked_clock)
-    if report.noise:
-        yield _noise_table(report.noise)
-    if report.overhead:
-        yield _overhead_table(report.overhead)
-    if report.sequences:
-        yield _sequence_table(report.sequences)
-
-
-# A run without predictions gets a line too.
-_NOTHING: tuple[None] = (None,)
+Comparison = TypeVar("Comparison", SmShareEntry, ColdStartEntry)
+Part = TypeVar("Part", Prediction, SelectionDifference)
 
 
 @dataclass(frozen=True)
-class _Predicted:
-    """An SM share with a prediction, if it has one."""
+class _Line(Generic[Comparison, Part]):
+    """A comparison with what one selection shows of it; None where there is no selection."""
 
-    entry: SmShareEntry
-    each: Prediction | None
+    entry: Comparison
+    each: Part | None
 
     @property
     def outcome(self) -> Outcome:
         return self.entry if self.entry.status != "ok" or self.each is None else self.each
 
 
-_SM_SHARES: list[Filled[_Predicted]] = [
+def compared_tables(report: Report) -> list[Table]:
+    """The tables for which this report has entries."""
+    shares = [_Line(entry, each) for entry in report.sm_share for each in entry.predictions or (None,)]
+    flushed = [_Line(entry, each) for entry in report.cold_start for each in entry.selections or (None,)]
+    return filled(
+        table_of("SM shares", _SM_SHARES, shares, [_OF_SM_SHARES]),
+        table_of("Flushed caches", _COLD_STARTS, flushed, [_OF_COLD_STARTS]),
+        table_of("Locked clocks", _LOCKED_CLOCKS, report.locked_clock, [_OF_LOCKED_CLOCKS]),
+        table_of("Noise over repeats", _NOISE, report.noise, [_OF_NOISE]),
+        table_of("Overhead of profilers", _OVERHEAD, report.overhead, [_OF_OVERHEAD]),
+        table_of("Launch sequences that differ", _SEQUENCES, report.sequences, [_OF_SEQUENCES]),
+    )
+
+
+_SM_SHARES: list[Filled[_Line[SmShareEntry, Prediction]]] = [
     shared.workload(lambda line: line.entry),
     shared.gpu(lambda line: line.entry),
     shared.condition(lambda line: line.entry),
@@ -81,17 +78,11 @@ _SM_SHARES: list[Filled[_Predicted]] = [
     names("every match / %", lambda line: match_text(line.entry.match), width=Width.WIDE),
     shared.flags(lambda line: line.entry.flags),
 ]
-
-
-def _sm_share_table(entries: list[SmShareEntry]) -> Table:
-    """How much longer each workload takes on a share of the SMs, truly and as each selection predicts."""
-    lines = [_Predicted(entry, each) for entry in entries for each in entry.predictions or _NOTHING]
-    note = (
-        "Speedup of all SMs: time at the share / time at 100 %, of the same launches, light level; "
-        "predicted: the same for the representatives' times x their weights. Both runs are under the same "
-        "kind of MPS daemon. With clock none it is not the ratio of SM cycles."
-    )
-    return table_of("SM shares", _SM_SHARES, lines, [note])
+_OF_SM_SHARES = (
+    "Speedup of all SMs: time at the share / time at 100 %, of the same launches, light level; "
+    "predicted: the same for the representatives' times x their weights. Both runs are under the same "
+    "kind of MPS daemon. With clock none it is not the ratio of SM cycles."
+)
 
 
 def _share(entry: SmShareEntry) -> str:
@@ -105,19 +96,7 @@ def _sms(entry: SmShareEntry) -> str:
     return f"{entry.effective_sms:,} of {entry.all_sms:,}"
 
 
-@dataclass(frozen=True)
-class _Flushed:
-    """A flushed run with a selection's difference, if there is one."""
-
-    entry: ColdStartEntry
-    each: SelectionDifference | None
-
-    @property
-    def outcome(self) -> Outcome:
-        return self.entry if self.entry.status != "ok" or self.each is None else self.each
-
-
-_COLD_STARTS: list[Filled[_Flushed]] = [
+_COLD_STARTS: list[Filled[_Line[ColdStartEntry, SelectionDifference]]] = [
     shared.workload(lambda line: line.entry),
     shared.gpu(lambda line: line.entry),
     shared.condition(lambda line: line.entry),
@@ -138,17 +117,11 @@ _COLD_STARTS: list[Filled[_Flushed]] = [
     names("match / %", lambda line: match_text(line.entry.match), width=Width.WIDE),
     shared.flags(lambda line: line.entry.flags),
 ]  # fmt: skip
-
-
-def _cold_start_table(entries: list[ColdStartEntry]) -> Table:
-    """How much launches change when caches are flushed between them."""
-    lines = [_Flushed(entry, each) for entry in entries for each in entry.selections or _NOTHING]
-    note = (
-        "Difference: 100 x the sum of |flushed - warm| / the sum of warm, over the window's launches; by "
-        "representatives: the same under a selection's weights. Instructions moved: share of the "
-        "instructions in launches whose IPC differs by at least 5, 10, 15, 20 %."
-    )
-    return table_of("Flushed caches", _COLD_STARTS, lines, [note])
+_OF_COLD_STARTS = (
+    "Difference: 100 x the sum of |flushed - warm| / the sum of warm, over the window's launches; by "
+    "representatives: the same under a selection's weights. Instructions moved: share of the "
+    "instructions in launches whose IPC differs by at least 5, 10, 15, 20 %."
+)
 
 
 def _worst_difference(entry: ColdStartEntry) -> str:
@@ -197,16 +170,11 @@ _LOCKED_CLOCKS: list[Filled[LockedClockEntry]] = [
     names("match / %", lambda entry: match_text(entry.match), width=Width.WIDE),
     shared.flags(lambda entry: entry.flags),
 ]
-
-
-def _locked_clock_table(entries: list[LockedClockEntry]) -> Table:
-    """How times and cycles change under a locked clock."""
-    note = (
-        "Time: of the light runs, locked / free. Cycles: of the window, locked / free; a workload whose "
-        "cycles stay the same does not wait for memory. SM clock: of the window. Times and cycles are "
-        "separate costs; neither is computed from the other."
-    )
-    return table_of("Locked clocks", _LOCKED_CLOCKS, entries, [note])
+_OF_LOCKED_CLOCKS = (
+    "Time: of the light runs, locked / free. Cycles: of the window, locked / free; a workload whose "
+    "cycles stay the same does not wait for memory. SM clock: of the window. Times and cycles are "
+    "separate costs; neither is computed from the other."
+)
 
 
 def _notes(notes: list[NoteEntry]) -> str:
@@ -227,15 +195,10 @@ _NOISE: list[Filled[NoiseEntry]] = [
     sentences("notes", lambda entry: _notes(entry.notes), optional=True),
     shared.flags(lambda entry: entry.flags),
 ]
-
-
-def _noise_table(entries: list[NoiseEntry]) -> Table:
-    """How much the totals of repeats differ."""
-    note = (
-        "Standard deviation: of the totals over repeats (n - 1), relative to their mean. Interval: half "
-        "the width of the 95 % confidence interval of the mean, by Student's t."
-    )
-    return table_of("Noise over repeats", _NOISE, entries, [note])
+_OF_NOISE = (
+    "Standard deviation: of the totals over repeats (n - 1), relative to their mean. Interval: half "
+    "the width of the 95 % confidence interval of the mean, by Student's t."
+)
 
 
 _OVERHEAD: list[Filled[OverheadEntry]] = [
@@ -251,16 +214,11 @@ _OVERHEAD: list[Filled[OverheadEntry]] = [
     shared.status(lambda entry: entry),
     shared.flags(lambda entry: entry.flags),
 ]
-
-
-def _overhead_table(entries: list[OverheadEntry]) -> Table:
-    """What profilers add to the workloads, against bare runs."""
-    note = (
-        "Wall time of one execution of the command without and with the profiler, its start and report "
-        "included; a detailed run has one execution per slice. GPU busy: the same for the driver's "
-        "utilisation over time, an estimate."
-    )
-    return table_of("Overhead of profilers", _OVERHEAD, entries, [note])
+_OF_OVERHEAD = (
+    "Wall time of one execution of the command without and with the profiler, its start and report "
+    "included; a detailed run has one execution per slice. GPU busy: the same for the driver's "
+    "utilisation over time, an estimate."
+)
 
 
 def _first_difference(entry: SequenceEntry) -> Cell:
@@ -287,9 +245,4 @@ _SEQUENCES: list[Filled[SequenceEntry]] = [
     shared.status(lambda entry: entry),
     shared.flags(lambda entry: entry.flags),
 ]
-
-
-def _sequence_table(entries: list[SequenceEntry]) -> Table:
-    """Runs whose launches differ from those of the first light run."""
-    note = "Launches that differ in kernel, grid or block at the same place, or that one run lacks."
-    return table_of("Launch sequences that differ", _SEQUENCES, entries, [note])
+_OF_SEQUENCES = "Launches that differ in kernel, grid or block at the same place, or that one run lacks."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assay_report.model.scores import Row
@@ -92,32 +92,18 @@ def _widest(words: RowWords) -> str:
     )
 
 
-def widest_groups_table(
-    entries: Sequence[tuple[str, GroupSpreadEntry]], words: RowWords = LAUNCHES
-) -> Table | None:
-    """The groups whose launches, or operations, scale least alike, each with whose groups they are; None
-    without any."""
-    if not entries:
-        return None
+def widest_groups_table(entries: Sequence[tuple[str, GroupSpreadEntry]], words: RowWords = LAUNCHES) -> Table:
+    """The groups whose launches, or operations, scale least alike, each with whose groups they are."""
     return table_of("Groups that scale least alike", _groups(words), entries, [_widest(words)])
 
 
-def report_tables(rows: Sequence[Row]) -> Iterator[Table]:
+def report_tables(rows: Sequence[Row]) -> list[Table]:
     """Both tables of a workload's rows."""
-    methods = method_names(rows)
+    methods = list(zip(rows, method_names(rows), strict=True))
     parts = [
         Decomposed(method, row.signed_error_percent, row.decomposition, row.device)
-        for row, method in zip(rows, methods, strict=True)
+        for row, method in methods
         if row.decomposition is not None
     ]
-    if parts:
-        yield decomposition_table(parts)
-    widest = widest_groups_table(
-        [
-            (f"{method} on {row.device}", each)
-            for row, method in zip(rows, methods, strict=True)
-            for each in row.widest_groups
-        ]
-    )
-    if widest is not None:
-        yield widest
+    widest = [(f"{method} on {row.device}", each) for row, method in methods for each in row.widest_groups]
+    return [decomposition_table(parts), widest_groups_table(widest)]

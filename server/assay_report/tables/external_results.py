@@ -141,7 +141,7 @@ def _closest(entry: PublishedEntry, rows: Sequence[Row]) -> Row | None:
     """The row of the published method and GPU, as far as the publication names them; with an error, if one
     has. Another method or GPU would not be a comparison."""
     fitting = [row for row in rows if _is_method(entry, row) and _is_gpu(entry, row)]
-    return max(fitting, key=lambda row: (error_of(row) is not None, _made_here(row)), default=None)
+    return max(fitting, key=lambda row: (error_of(row) is not None, row.is_selected_here), default=None)
 
 
 def _is_method(entry: PublishedEntry, row: Row) -> bool:
@@ -156,10 +156,6 @@ def _is_gpu(entry: PublishedEntry, row: Row) -> bool:
     if of_architecture is not None:
         return of_architecture.search(row.device) is not None
     return not theirs or row.device.casefold() == theirs
-
-
-def _made_here(row: Row) -> bool:
-    return row.selected_on is not None and row.selected_on.device == row.device
 
 
 def _mean(entries: Sequence[PublishedEntry]) -> float | None:

@@ -48,13 +48,8 @@ _PROVENANCE: list[Filled[_Resting]] = [
 ]
 
 
-def provenance_table(report: Report) -> Table | None:
-    """What the numbers were measured with; workloads of a GPU without differences share a line.
-
-    None if nothing was recorded.
-    """
-    if not report.provenance:
-        return None
+def provenance_table(report: Report) -> Table:
+    """What the numbers were measured with; workloads of a GPU without differences share a line."""
     grouped: dict[tuple[str, ...], list[ProvenanceEntry]] = {}
     for entry in report.provenance:
         grouped.setdefault(_what(entry), []).append(entry)
@@ -134,6 +129,6 @@ _FAILED: list[Filled[FailedRunEntry]] = [
 ]
 
 
-def failed_runs_table(runs: Sequence[FailedRunEntry]) -> Table | None:
+def failed_runs_table(runs: Sequence[FailedRunEntry]) -> Table:
     """Runs without data, and why they have none."""
-    return table_of("Runs that failed", _FAILED, runs) if runs else None
+    return table_of("Runs that failed", _FAILED, runs)

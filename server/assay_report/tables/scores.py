@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from assay_report.model.scores import (
     RecommendedEntry,
@@ -22,7 +23,8 @@ from assay_report.texts import (
     ratio,
     text,
 )
-from assay_sampling.documents.common import Cost, FairEntry, WeightedScores
+from assay_report.verdicts.suite import Named
+from assay_sampling.documents.common import WeightedScores
 from assay_sampling.parameters import WeightKind
 from assay_sampling.verdicts.verdict import VerdictLevel
 
@@ -32,16 +34,9 @@ _BOTH_WEIGHTS = (
 )
 
 
-@dataclass(frozen=True)
-class _Named:
-    """A row with the name of its method among all rows."""
-
-    row: Row
-    method: str
-
-
 _VERDICTS: dict[VerdictLevel, str] = {"trust": "trust", "total_only": "total only", "do_not": "do not trust"}
-_ROWS: list[Filled[_Named]] = [
+_OF_WORKLOAD: list[Filled[Any]] = [shared.workload(lambda entry: entry.row)]
+_ROWS: list[Filled[Named]] = [
     shared.gpu(lambda entry: entry.row),
     shared.condition(lambda entry: entry.row),
     names("method", lambda entry: entry.method),
@@ -55,19 +50,19 @@ _ROWS: list[Filled[_Named]] = [
     numbers("not vouched for", lambda entry: percent(entry.row.not_vouched_percent), "%", optional=True,
             width=Width.WIDE),
     numbers("speedup", lambda entry: ratio(entry.row.speedup)),
-    numbers("fair error", lambda entry: _fair(entry.row, lambda fair: percent(fair.error_percent)), "%",
+    numbers("fair error", lambda entry: percent(getattr(entry.row.fair, "error_percent", None)), "%",
             optional=True),
-    numbers("fair speedup", lambda entry: _fair(entry.row, lambda fair: ratio(fair.speedup)), optional=True),
-    numbers("held", lambda entry: _fair(entry.row, lambda fair: percent(fair.coverage_percent)), "%",
+    numbers("fair speedup", lambda entry: ratio(getattr(entry.row.fair, "speedup", None)), optional=True),
+    numbers("held", lambda entry: percent(getattr(entry.row.fair, "coverage_percent", None)), "%",
             optional=True, width=Width.WIDE),
     names("star", lambda entry: "*" if entry.row.star else ABSENT, optional=True),
     numbers("match", lambda entry: match_percent(entry.row.matched_percent), "%"),
     names("every match / %", lambda entry: _every_match(entry.row), width=Width.WIDE),
     names("cost", lambda entry: _cost(entry.row), shared=True),
-    numbers("total", lambda entry: _paid(entry.row, lambda cost: cost.total), width=Width.WIDE),
-    numbers("projected", lambda entry: _paid(entry.row, lambda cost: cost.projected), width=Width.WIDE),
-    names("selected on", lambda entry: text(entry.row.selected_on.device if entry.row.selected_on else None),
-          shared=True, clips=True),
+    numbers("total", lambda entry: quantity(getattr(entry.row.cost, "total", None)), width=Width.WIDE),
+    numbers("projected", lambda entry: quantity(getattr(entry.row.cost, "projected", None)),
+            width=Width.WIDE),
+    shared.selected_on(lambda entry: entry.row),
     numbers("launches", lambda entry: count(entry.row.launches), width=Width.WIDE),
     numbers("kernels", lambda entry: count(entry.row.kernels), width=Width.WIDE),
     numbers("groups", lambda entry: count(entry.row.groups)),
@@ -88,17 +83,13 @@ def _every_match(row: Row) -> str:
 
 def rows_table(rows: Sequence[Row], *, with_workload: bool = False) -> Table:
     """Every method on every GPU, of one workload or, with a column for it, of all."""
-    columns = [shared.workload(_row_of), *_ROWS] if with_workload else _ROWS
-    entries = [_Named(row, method) for row, method in zip(rows, method_names(rows), strict=True)]
+    columns = [*_OF_WORKLOAD, *_ROWS] if with_workload else _ROWS
+    entries = [Named(row, method) for row, method in zip(rows, method_names(rows), strict=True)]
     note = (
         "Match: by the kind that counts; every match: exact, name and block, position; in brackets what was "
         "matched and which of the three counts."
     )
     return table_of("Every method on every GPU", columns, entries, [note])
-
-
-def _fair(row: Row, value: Callable[[FairEntry], str]) -> str:
-    return ABSENT if row.fair is None else value(row.fair)
 
 
 _RECOMMENDED: list[Filled[RecommendedEntry]] = [
@@ -109,10 +100,8 @@ _RECOMMENDED: list[Filled[RecommendedEntry]] = [
 ]
 
 
-def recommendations_table(entries: Sequence[RecommendedEntry]) -> Table | None:
-    """Which method to take where; None where no two methods were compared."""
-    if not entries:
-        return None
+def recommendations_table(entries: Sequence[RecommendedEntry]) -> Table:
+    """Which method to take where; empty where no two methods were compared."""
     note = (
         "Fair error: root mean square over further draws, or on the half of the launches that did not "
         "choose; fair speedup: true total / mean cost of the representatives; a star: no other method "
@@ -120,10 +109,6 @@ def recommendations_table(entries: Sequence[RecommendedEntry]) -> Table | None:
         "speedup ('assay docs comparing')."
     )
     return table_of("Which method here", _RECOMMENDED, entries, [note])
-
-
-def _row_of(entry: _Named) -> Row:
-    return entry.row
 
 
 def _interval(row: Row) -> str:
@@ -135,10 +120,6 @@ def _interval(row: Row) -> str:
     return f"± {percent(50.0 * (interval.high - interval.low) / cost.projected)} %, {held}"
 
 
-def _paid(row: Row, value: Callable[[Cost], float | None]) -> str:
-    return ABSENT if row.cost is None else quantity(value(row.cost))
-
-
 def _cost(row: Row) -> Cell:
     if row.cost is None:
         return Cell(ABSENT)
@@ -146,11 +127,9 @@ def _cost(row: Row) -> Cell:
 
 
 @dataclass(frozen=True)
-class _Weighed:
+class _Weighed(Named):
     """A row with its scores by its method's own weights and by light time."""
 
-    row: Row
-    method: str
     kind: WeightKind
     own: WeightedScores
     light_time: WeightedScores
@@ -160,8 +139,7 @@ _WEIGHED: list[Filled[_Weighed]] = [
     shared.gpu(lambda entry: entry.row),
     shared.condition(lambda entry: entry.row),
     names("method", lambda entry: entry.method),
-    names("selected on", lambda entry: text(entry.row.selected_on.device if entry.row.selected_on else None),
-          shared=True, clips=True),
+    shared.selected_on(lambda entry: entry.row),
     names("own weights", lambda entry: entry.kind),
     numbers("error", lambda entry: percent(entry.own.error_percent), "%"),
     numbers("group error", lambda entry: percent(entry.own.group_error_percent), "%"),
@@ -171,7 +149,7 @@ _WEIGHED: list[Filled[_Weighed]] = [
 ]  # fmt: skip
 
 
-def weights_table(rows: Sequence[Row], *, with_workload: bool = False) -> Table | None:
+def weights_table(rows: Sequence[Row], *, with_workload: bool = False) -> Table:
     """Away from the GPU of the selection: the errors with both kinds of weights side by side."""
     entries = [
         _Weighed(row, method, kind, own, row.by_weights["light_time"])
@@ -180,17 +158,11 @@ def weights_table(rows: Sequence[Row], *, with_workload: bool = False) -> Table 
         for kind, own in row.by_weights.items()
         if kind != "light_time"
     ]
-    if not entries:
-        return None
-    columns = [shared.workload(_row_weighed), *_WEIGHED] if with_workload else _WEIGHED
+    columns = [*_OF_WORKLOAD, *_WEIGHED] if with_workload else _WEIGHED
     return table_of("Weights by launches and by light time, on other GPUs", columns, entries, [_BOTH_WEIGHTS])
 
 
-def _row_weighed(entry: _Weighed) -> Row:
-    return entry.row
-
-
-def differences_table(rows: Sequence[Row]) -> Table | None:
+def differences_table(rows: Sequence[Row]) -> Table:
     """For each refusal, once per GPU, the first launches that differ."""
     differences = dict.fromkeys(
         (row.device, f"{error.subject}: {error.cause}", f"{' | '.join(error.differences)}; {error.remedy}")
@@ -202,4 +174,4 @@ def differences_table(rows: Sequence[Row]) -> Table | None:
         sentences("refused", lambda entry: entry[1]),
         sentences("first differences, and what to do", lambda entry: entry[2]),
     ]
-    return table_of("Launches that differ", columns, differences) if differences else None
+    return table_of("Launches that differ", columns, differences)

@@ -11,12 +11,16 @@ from assay_report.tables import scores
 from assay_report.tables.compared import compared_tables
 from assay_report.tables.decomposition import report_tables
 from assay_report.tables.external_results import beside_tables
-from assay_report.tables.groups import groups_table
 from assay_report.tables.runs import failed_runs_table, provenance_table, runs_table
-from assay_report.tables.slices import slices_summary, slices_tables
+from assay_report.tables.selections import (
+    groups_table,
+    models_table,
+    slices_summary,
+    slices_tables,
+    window_table,
+)
 from assay_report.tables.summary import summary_table
-from assay_report.tables.table import Table
-from assay_report.tables.two_level import models_table, window_table
+from assay_report.tables.table import Table, filled
 from assay_report.tables.verdicts import shortfalls_table, suite_table
 from assay_report.verdicts.sentences import counted, percentage
 from assay_report.verdicts.target import error_of
@@ -89,9 +93,8 @@ def further_sections(report: Report) -> Iterator[Section]:
         ("Runs", _runs_line(report), _runs_tables(report)),
     ]
     for title, lead, tables in sections:
-        filled = tuple(table for table in tables if table.rows)
-        if filled:
-            yield Section(title, lead, filled)
+        if with_rows := filled(*tables):
+            yield Section(title, lead, tuple(with_rows))
 
 
 def _runs_line(report: Report) -> str:
@@ -100,8 +103,7 @@ def _runs_line(report: Report) -> str:
 
 
 def _runs_tables(report: Report) -> list[Table]:
-    tables = (provenance_table(report), runs_table(report.runs), failed_runs_table(report.failed_runs))
-    return [table for table in tables if table is not None]
+    return [provenance_table(report), runs_table(report.runs), failed_runs_table(report.failed_runs)]
 
 
 def workload_line(rows: Sequence[Row], target_percent: float) -> str:
@@ -118,50 +120,35 @@ def workload_line(rows: Sequence[Row], target_percent: float) -> str:
     return "; ".join(clauses)
 
 
-def workload_tables(report: Report, rows: Sequence[Row]) -> Iterator[Table]:
+def workload_tables(report: Report, rows: Sequence[Row]) -> list[Table]:
     """The tables of one workload's part of a page."""
-    yield scores.rows_table(rows)
-    workload = {row.workload for row in rows}
-    advice = scores.recommendations_table([e for e in report.recommendations if e.workload in workload])
-    if advice is not None:
-        yield advice
-    yield from report_tables(rows)
-    for table in (
+    workload = rows[0].workload
+    keys = dict.fromkeys(row.selection for row in rows if row.selection)
+    return filled(
+        scores.rows_table(rows),
+        scores.recommendations_table([each for each in report.recommendations if each.workload == workload]),
+        *report_tables(rows),
         scores.weights_table(rows),
         scores.differences_table(rows),
         window_table(rows),
         models_table(rows),
-    ):
-        if table is not None:
-            yield table
-    yield from slices_tables(report, rows[0].workload)
-    for key in dict.fromkeys(row.selection for row in rows if row.selection):
-        groups = groups_table(key, report.selections.get(key))
-        if groups is not None:
-            yield groups
+        *slices_tables(report, workload),
+        *(groups_table(key, report.selections.get(key)) for key in keys),
+    )
 
 
-def short_tables(report: Report) -> Iterator[Table]:
+def short_tables(report: Report) -> list[Table]:
     """The tables that a narrow form draws after the summary; it has no room for a page's other tables."""
     # A terminal has no room for the simulator's columns beside the others: they have a table of their own.
     suite = suite_table(verdicts_of(report), with_simulated=False)
-    if len(suite.rows) > 1:
-        yield suite
-    yield from beside_tables(report)
-    yield from compared_tables(report)
-    if report.rows:
-        yield scores.rows_table(report.rows, with_workload=True)
-        weighed = scores.weights_table(report.rows, with_workload=True)
-        if weighed is not None:
-            yield weighed
-        advice = scores.recommendations_table(report.recommendations)
-        if advice is not None:
-            yield advice
-        for of_workload in by_workload(report.rows).values():
-            yield from report_tables(of_workload)
-    slices = slices_summary(report.chosen_slices)
-    if slices is not None:
-        yield slices
-    provenance = provenance_table(report)
-    if provenance is not None:
-        yield provenance
+    return filled(
+        *([suite] if len(suite.rows) > 1 else []),
+        *beside_tables(report),
+        *compared_tables(report),
+        scores.rows_table(report.rows, with_workload=True),
+        scores.weights_table(report.rows, with_workload=True),
+        *([scores.recommendations_table(report.recommendations)] if report.rows else []),
+        *(table for rows in by_workload(report.rows).values() for table in report_tables(rows)),
+        slices_summary(report.chosen_slices),
+        provenance_table(report),
+    )

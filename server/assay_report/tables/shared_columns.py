@@ -18,6 +18,7 @@ from assay_report.texts import (
     judged_text,
     percent,
     state_text,
+    text,
 )
 from assay_sampling.documents.common import ConditionEntry
 
@@ -54,6 +55,16 @@ def condition_cell(entry: ConditionEntry | None, behind: str = "") -> Cell:
     if entry is None:
         return Cell(ABSENT)
     return Cell(condition_text(entry) + behind, condition_in_words(entry) + behind)
+
+
+def selected_on(of: Callable[[Entry], Row]) -> Filled[Entry]:
+    """The kind of GPU that the selection was made on."""
+    return names(
+        "selected on",
+        lambda entry: text(getattr(of(entry).selected_on, "device", None)),
+        shared=True,
+        clips=True,
+    )
 
 
 def status(of: Callable[[Entry], Outcome]) -> Filled[Entry]:

@@ -10,7 +10,7 @@ from assay_report.model.scores import (
     SummaryEntry,
 )
 from assay_report.tables import shared_columns as shared
-from assay_report.tables.accuracies import HOW_HELD_OUT, accuracies
+from assay_report.tables.selections import HOW_HELD_OUT, accuracies
 from assay_report.tables.table import Filled, Table, Width, names, numbers, table_of
 from assay_report.texts import (
     ABSENT,

@@ -133,6 +133,11 @@ def table_of(
     return Table(title, tuple(column for column, _ in filled_columns), rows, tuple(notes))
 
 
+def filled(*tables: Table) -> list[Table]:
+    """Those of the tables that have rows, in their order."""
+    return [table for table in tables if table.rows]
+
+
 def condensed(table: Table) -> tuple[Table, tuple[str, ...]]:
     """The table without the columns in which all rows say one thing, and these as sentences: "launches 12".
 

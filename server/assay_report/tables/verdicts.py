@@ -16,7 +16,7 @@ from assay_report.model.verdicts import (
     Verdicts,
 )
 from assay_report.tables.decomposition import PART_NAMES, POINTS
-from assay_report.tables.table import Cell, Filled, Table, names, numbers, sentences, table_of
+from assay_report.tables.table import Cell, Filled, Table, filled, names, numbers, sentences, table_of
 from assay_report.texts import ABSENT, count, percent, ratio, text
 
 _NAMED = 3
@@ -33,6 +33,8 @@ SIMULATED = (
     "cycles, over simulating all launches."
 )
 
+_CONDITION: list[Filled[SuiteEntry]] = [names("cache, clock, SMs", lambda entry: entry.condition)]
+
 
 def suite_table(verdicts: Verdicts, *, with_simulated: bool = True) -> Table:
     """A line for each kind of GPU, condition and method; ``with_simulated``: with simulations of it."""
@@ -42,12 +44,12 @@ def suite_table(verdicts: Verdicts, *, with_simulated: bool = True) -> Table:
     target = f"{verdicts.target_error_percent:g} %"
     columns: list[Filled[SuiteEntry]] = [
         names("GPU", lambda entry: entry.device, clips=True),
-        *([names("cache, clock, SMs", _condition)] if several else []),
+        *(_CONDITION if several else []),
         names("method", lambda entry: entry.method),
         numbers(f"within {target}", _within),
-        numbers("mean error", lambda entry: _mean(entry, verdicts), "%"),
+        numbers("mean error", lambda entry: _marked(entry.mean_error_percent, verdicts), "%"),
         numbers("mean speedup", lambda entry: ratio(entry.geometric_mean_speedup)),
-        numbers("worst error", lambda entry: _worst(entry, verdicts), "%"),
+        numbers("worst error", lambda entry: _marked(entry.worst_error_percent, verdicts), "%"),
         names("worst workload", lambda entry: text(entry.worst_workload), clips=True),
         names("intervals", intervals_text),
         names("largest part of the error", _part),
@@ -107,20 +109,8 @@ def _simulated_workloads(entry: SuiteEntry) -> str:
     return f"{entry.simulated.workloads:,} of {of:,}" if of else count(entry.simulated.workloads)
 
 
-def _condition(entry: SuiteEntry) -> str:
-    return entry.condition
-
-
 def _within(entry: SuiteEntry) -> str:
     return f"{entry.within_target:,} of {entry.workloads:,}" if entry.workloads else ABSENT
-
-
-def _mean(entry: SuiteEntry, verdicts: Verdicts) -> Cell:
-    return _marked(entry.mean_error_percent, verdicts)
-
-
-def _worst(entry: SuiteEntry, verdicts: Verdicts) -> Cell:
-    return _marked(entry.worst_error_percent, verdicts)
 
 
 def _marked(value: float | None, verdicts: Verdicts) -> Cell:
@@ -150,10 +140,8 @@ _BEST: list[Filled[BestMethod]] = [
 ]
 
 
-def best_table(verdicts: Verdicts) -> Table | None:
-    """Which method to take; None where no two methods were compared."""
-    if not verdicts.best:
-        return None
+def best_table(verdicts: Verdicts) -> Table:
+    """Which method to take; empty where no two methods were compared."""
     note = (
         "For how many workloads it is the method to take, by its selection's scores on the other GPUs (where "
         "there are none, by its fair error), and for how many of these the worst is on target "
@@ -177,10 +165,8 @@ _EXCLUDED: list[Filled[Excluded]] = [
 ]
 
 
-def excluded_table(verdicts: Verdicts) -> Table | None:
-    """What has no number, and why; None where everything has one."""
-    if not verdicts.excluded:
-        return None
+def excluded_table(verdicts: Verdicts) -> Table:
+    """What has no number, and why."""
     return table_of("Excluded, and why", _EXCLUDED, verdicts.excluded)
 
 
@@ -191,10 +177,8 @@ _FLAGS: list[Filled[FlagCount]] = [
 ]
 
 
-def flags_table(verdicts: Verdicts) -> Table | None:
-    """Validity flags of the rows; None without any."""
-    if not verdicts.flags:
-        return None
+def flags_table(verdicts: Verdicts) -> Table:
+    """Validity flags of the rows."""
     return table_of("Validity", _FLAGS, verdicts.flags, ["'assay docs validity' says what each flag means."])
 
 
@@ -232,4 +216,4 @@ def some(names_of: Sequence[str]) -> str:
 def first_tables(verdicts: Verdicts) -> list[Table]:
     """The tables of the first screen, in their order; the suite's is the first."""
     tables = (best_table(verdicts), flags_table(verdicts), excluded_table(verdicts))
-    return [suite_table(verdicts), *(table for table in tables if table is not None)]
+    return [suite_table(verdicts), *filled(*tables)]

@@ -95,7 +95,7 @@ def _gpu(device: str, rows: Sequence[Named], report: Report, target: float) -> G
     shortfalls.sort(key=lambda each: (not each.recommended, -each.error_percent))
     scored = sum(error_of(each.row) is not None for each in rows)
     counts = scored, scored - len(shortfalls), len(rows) - scored
-    here = any(_made_here(each.row) for each in rows)
+    here = any(each.row.is_selected_here for each in rows)
     headline = gpu_headline(device, counts[0], counts[1], target, here)
     return GpuVerdict(
         device=device,
@@ -111,10 +111,6 @@ def _gpu(device: str, rows: Sequence[Named], report: Report, target: float) -> G
 def details_of(shortfalls: Sequence[Shortfall], without: int, target_percent: float) -> list[str]:
     """The sentences below a GPU's headline."""
     return gpu_details([each.sentence for each in shortfalls], without, target_percent)
-
-
-def _made_here(row: Row) -> bool:
-    return row.selected_on is not None and row.selected_on.device == row.device
 
 
 def _shortfall(each: Named, error_percent: float, recommended: bool) -> Shortfall:

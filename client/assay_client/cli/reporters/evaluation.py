@@ -83,9 +83,7 @@ def render_relative(document: Mapping[str, Any], console: Console) -> None:
     print_facts(pairs + [("note", note) for note in notes], console)
     widest = [("", GroupSpreadEntry.model_validate(each)) for each in document.get("widest_groups") or ()]
     by_operation = words_of(first).one == "operation"
-    table = widest_groups_table(widest, OPERATIONS if by_operation else LAUNCHES)
-    if table is not None:
-        render_table(table, console)
+    render_table(widest_groups_table(widest, OPERATIONS if by_operation else LAUNCHES), console)
 
 
 def score_facts(document: Mapping[str, Any]) -> list[tuple[str, str]]:
