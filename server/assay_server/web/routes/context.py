@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
@@ -29,7 +30,7 @@ from assay_server.web.figures.figure_worker import Studio
 from assay_server.web.views.campaign_page import CampaignPage
 from assay_server.web.views.pages import Pages
 from assay_server.web.views.region import Drawing
-from assay_server.web.views.templating import release, rendered, trusted
+from assay_server.web.views.templating import release, rendered
 
 Told = TypeVar("Told")
 Answering = Callable[[Request], Awaitable[Response]]
@@ -120,7 +121,8 @@ class Asking:
         self, request: Request, caller: Caller, drawing: Drawing, kind: str, *, stream: str = ""
     ) -> HTMLResponse:
         """A page; ``stream``: where the browser hears of changes, "" for a page that stays as it is."""
-        regions = {name: trusted(region.html) for name, region in drawing.regions.items()}
+        # The templates of regions have escaped what they show.
+        regions = {name: Markup(region.html) for name, region in drawing.regions.items()}
         given = {**drawing.facts, "regions": regions, "title": drawing.title, "kind": kind, "stream": stream}
         return HTMLResponse(rendered(drawing.template, **self.frame(request, caller), **given))
 

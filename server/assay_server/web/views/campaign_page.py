@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -41,9 +41,9 @@ from assay_server.web.views.cells import (
 )
 from assay_server.web.views.filters import NO_FILTER, Choice, Filter, choice, page_of
 from assay_server.web.views.region import Drawing, Region
-from assay_server.web.views.results import Results, ResultsCache
+from assay_server.web.views.results import Results, stored_results
 from assay_server.web.views.so_far import ResultsSoFar, SoFar
-from assay_server.web.views.templating import element_id, rendered
+from assay_server.web.views.templating import part, rows
 
 PAUSED = "paused"
 _MOST_RUNNING = 200
@@ -75,13 +75,11 @@ class CampaignPage:
         self._pulse = pulse
         self._so_far = so_far
         self._studio = studio
-        self._results = ResultsCache(coordinator.records)
 
     def past(self, campaign_id: str) -> Past:
         """What the history of a name shows of a campaign; raises UnknownThingError."""
-        with self._coordinator.snapshot() as store:
-            campaign = known_campaign(store.campaign(campaign_id), campaign_id)
-        results = self._results.of(campaign) if campaign.has_report else Results()
+        campaign = self._campaign(campaign_id)
+        results = stored_results(self._coordinator.records, campaign)
         return Past(campaign.created_at_ms, tuple(by_gpu(cells_of((), results, ended=True))))
 
     def run_choices(self, campaign_id: str) -> tuple[Choice, ...]:
@@ -94,6 +92,10 @@ class CampaignPage:
             choice("state", "State", [*(str(each) for each in _ORDER if each in states), PAUSED]),
             choice("flag", "Flag", sorted({flag.name for each in noted for flag in each.flags})),
         )
+
+    def _campaign(self, campaign_id: str) -> Campaign:
+        with self._coordinator.snapshot() as store:
+            return known_campaign(store.campaign(campaign_id), campaign_id)
 
     def of_run(self, run_id: str) -> str:
         """The campaign of a run; raises UnknownThingError."""
@@ -135,24 +137,19 @@ class CampaignPage:
         """
         chunks = self._campaigns.report(request)
         first = next(chunks, None)  # raises what is wrong
-        with self._coordinator.snapshot() as store:
-            campaign = known_campaign(store.campaign(request.campaign_id), request.campaign_id)
-        if campaign.has_report:
+        if self._campaign(request.campaign_id).has_report:
             return self._coordinator.records.report_path(request.campaign_id, request.form)
         return b"".join(chunk.data for chunk in (first, *chunks) if chunk is not None)
 
     def report_rows(self, campaign_id: str) -> Path | None:
         """The Parquet file of a stored report; None before there is one. Raises UnknownThingError."""
-        with self._coordinator.snapshot() as store:
-            campaign = known_campaign(store.campaign(campaign_id), campaign_id)
-        if not campaign.has_report:
+        if not self._campaign(campaign_id).has_report:
             return None
         return self._coordinator.records.report_path(campaign_id, "parquet")
 
     def figure_source(self, campaign_id: str) -> Source:
         """The report whose figures the campaign's page shows; raises NotYetError, UnknownThingError."""
-        with self._coordinator.snapshot() as store:
-            campaign = known_campaign(store.campaign(campaign_id), campaign_id)
+        campaign = self._campaign(campaign_id)
         so_far = self._so_far.of(campaign_id) if _has_more_to_come(campaign) else None
         source = self._figure_source(campaign, so_far)
         if source is None:
@@ -184,8 +181,8 @@ class CampaignPage:
             noted = store.noted_runs(campaign_id)
             active = [] if status.ended else _active(store, campaign_id)
         so_far = self._so_far.of(campaign_id) if _has_more_to_come(campaign) else None
-        stored = self._results.of(campaign) if campaign.has_report else Results()
-        results = so_far.results if so_far is not None else stored
+        records = self._coordinator.records
+        results = stored_results(records, campaign) if so_far is None else so_far.results
         known = partial(
             cells_of, alike, results, ended=status.ended, so_far=None if so_far is None else so_far.open_cells
         )
@@ -195,9 +192,9 @@ class CampaignPage:
         shown = page_of(matching(cells, page_filter), first, _CELLS_OF_A_PAGE, len(cells))
         given = {"c": status, "campaign": campaign, "acts": acts, "so_far": so_far, "results": results}
         regions = {
-            "state": _part("state", **given, ingest=self._pulse.ingest(campaign_id)),
-            "actions": _part("actions", **given),
-            "verdict": _part(
+            "state": part("state", **given, ingest=self._pulse.ingest(campaign_id)),
+            "actions": part("actions", **given),
+            "verdict": part(
                 "verdict",
                 **given,
                 gpus=by_gpu(summary),
@@ -205,12 +202,12 @@ class CampaignPage:
                 early=sum(each.standing is Standing.TO_COME for each in summary),  # lack runs
                 of=len(summary),
             ),
-            "now": _part("now", active=active, most=_MOST_RUNNING),
-            "waiting": _part("waiting", c=status),
-            "noted": Region({"": _attention(campaign_id, reasons(noted))}),
+            "now": part("now", active=active, most=_MOST_RUNNING),
+            "waiting": part("waiting", c=status),
+            "noted": _attention(campaign_id, reasons(noted)),
             "figures": self._figures(campaign, so_far, {each.workload for each in shown.entries}),
-            "shown": _part("shown", shown=shown, filter=page_filter, path=f"/campaigns/{quote(campaign_id)}"),
-            "workloads": Region(_rows(shown.entries, given)),
+            "shown": part("shown", shown=shown, filter=page_filter, path=f"/campaigns/{quote(campaign_id)}"),
+            "workloads": _workloads(shown.entries, **given),
         }
         facts = {
             **given,
@@ -227,7 +224,7 @@ class CampaignPage:
         figures = all_figures and [
             each for each in all_figures if not each.workload or each.workload in workloads
         ]
-        return _part(
+        return part(
             "figures",
             campaign_id=campaign.campaign_id,
             source=source,
@@ -249,10 +246,10 @@ def _active(store: SqlTransaction, campaign_id: str) -> list[tuple[Attempt, Run]
     return [(each, run) for each in attempts if (run := store.run(each.key.run_id)) is not None]
 
 
-def _attention(campaign_id: str, run_reasons: Sequence[Reason]) -> str:
+def _attention(campaign_id: str, run_reasons: Sequence[Reason]) -> Region:
     unlisted = {run_id for each in run_reasons[MOST_REASONS:] for run_id in each.run_ids}
-    return rendered(
-        "part_noted.html.j2",
+    return part(
+        "noted",
         campaign_id=campaign_id,
         reasons=run_reasons,
         most=MOST_REASONS,
@@ -260,29 +257,20 @@ def _attention(campaign_id: str, run_reasons: Sequence[Reason]) -> str:
     )
 
 
-def _part(name: str, **given: object) -> Region:
-    return Region({"": rendered(f"part_{name}.html.j2", **given)})
-
-
-def _rows(cells: Sequence[Cell], given: Mapping[str, object]) -> dict[str, str]:
+def _workloads(cells: Sequence[Cell], **facts: object) -> Region:
     """A row for each cell; the first of each workload has its buttons."""
     firsts = {each.workload: each for each in reversed(cells)}
-    return {
-        row: rendered(
-            "row_cell.html.j2",
-            row=row,
-            cell=each,
-            total=sum(each.runs.values()),
-            ended=each.runs.get(RunState.DONE, 0),
-            states=[(state, each.runs[state]) for state in _ORDER if each.runs.get(state)],
-            words=STANDINGS,
-            goal=GOAL_ERROR_PERCENT,
-            has_buttons=firsts[each.workload] is each,
-            **given,
-        )
+    values = {
+        each.key: {
+            "cell": each,
+            "total": sum(each.runs.values()),
+            "ended": each.runs.get(RunState.DONE, 0),
+            "states": [(state, each.runs[state]) for state in _ORDER if each.runs.get(state)],
+            "has_buttons": firsts[each.workload] is each,
+        }
         for each in cells
-        if (row := element_id("w", each.key))
     }
+    return rows("cell", values, words=STANDINGS, goal=GOAL_ERROR_PERCENT, **facts)
 
 
 def _choices(cells: Sequence[Cell], results: Results) -> tuple[Choice, ...]:

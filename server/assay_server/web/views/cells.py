@@ -34,17 +34,10 @@ class Standing(StrEnum):
     NO_RESULT = "no_result"
 
 
-STANDINGS: Mapping[Standing, str] = {
-    Standing.TRUST: "trust",
+# How people call each of them.
+STANDINGS: Mapping[Standing, str] = {each: each.replace("_", " ") for each in Standing} | {
     Standing.TOTAL_ONLY: "trust the total only",
     Standing.DO_NOT: "do not trust",
-    Standing.SELECTED_HERE: "selected here",
-    Standing.NO_VERDICT: "no verdict",
-    Standing.REFUSED: "refused",
-    Standing.TO_COME: "to come",
-    Standing.FAILED: "failed",
-    Standing.CANCELLED: "cancelled",
-    Standing.NO_RESULT: "no result",
 }
 
 

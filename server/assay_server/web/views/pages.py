@@ -23,8 +23,8 @@ from assay_server.web.activity import Pulse
 from assay_server.web.views.campaign_page import PAUSED, CampaignPage, Past
 from assay_server.web.views.cells import STANDINGS
 from assay_server.web.views.filters import NO_FILTER, Filter, Shown, choice, page_of
-from assay_server.web.views.region import Drawing, Region
-from assay_server.web.views.templating import element_id, rendered
+from assay_server.web.views.region import Drawing
+from assay_server.web.views.templating import part, rows
 
 CAMPAIGNS, CAMPAIGN, RUNS, RUN, GPUS, QUEUE = "campaigns", "campaign", "runs", "run", "gpus", "queue"
 # What a page shows, anybody may learn who may make this call.
@@ -98,18 +98,15 @@ class Pages:
         # The history of a name has results, of which only some are kept at hand.
         size = _CAMPAIGNS_OF_A_HISTORY if page.filter.name else _CAMPAIGNS_OF_A_PAGE
         shown = page_of(matching_campaigns, page.first, size, len(campaigns))
-        rows = {
-            row: rendered(
-                "row_campaign.html.j2", c=each, row=row, past=self._past(each, page.filter), words=STANDINGS
-            )
+        listed = {
+            each.campaign_id: {"c": each, "past": self._past(each, page.filter)}
             for each in self._with_estimates(shown.entries)
-            if (row := element_id("c", each.campaign_id))
         }
         states = dict.fromkeys(str(each.state) for each in campaigns)
         regions = {
-            "news": Region({"": rendered("part_news.html.j2", o=overview, ingest=self._pulse.ingest())}),
-            "shown": Region({"": rendered("part_shown.html.j2", shown=shown, filter=page.filter, path="/")}),
-            "campaigns": Region(rows),
+            "news": part("news", o=overview, ingest=self._pulse.ingest()),
+            "shown": part("shown", shown=shown, filter=page.filter, path="/"),
+            "campaigns": rows("campaign", listed, words=STANDINGS),
         }
         choices = (
             choice("name", "Name", sorted({each.name for each in campaigns})),
@@ -137,12 +134,6 @@ class Pages:
         status, matching = self._campaigns.chosen_runs(request, _chosen(page.filter))
         shown = Shown(status.runs, page.first, matching, status.runs_total, _RUNS_OF_A_PAGE)
         path = f"/campaigns/{quote(page.campaign_id)}/runs"
-        rows = {
-            row: rendered("row_run.html.j2", r=run, row=row, acts=acts, campaign_id=page.campaign_id)
-            for run in status.runs
-            if (row := element_id("r", run.run_id))
-        }
-        counted = rendered("part_shown.html.j2", shown=shown, filter=page.filter, path=path)
         facts = {
             "campaign_id": page.campaign_id,
             "filter": page.filter,
@@ -150,50 +141,49 @@ class Pages:
             "path": path,
             "acts": acts,
         }
-        regions = {"shown": Region({"": counted}), "runs": Region(rows)}
+        listed = {run.run_id: {"r": run} for run in status.runs}
+        regions = {
+            "shown": part("shown", shown=shown, filter=page.filter, path=path),
+            "runs": rows("run", listed, acts=acts, campaign_id=page.campaign_id),
+        }
         return Drawing(f"Runs of {page.campaign_id}", "runs.html.j2", regions, facts)
 
     def _run_page(self, run_id: str, acts: bool) -> Drawing:
         detail = self._campaigns.run(NamedRun(run_id))
         campaign_id = self._campaign.of_run(run_id)
-        files = self._campaign.files_of(run_id)
         attempts = {
-            row: rendered("row_attempt.html.j2", a=attempt, row=row)
-            for attempt in reversed(detail.attempts)
-            if (row := element_id("a", f"{attempt.key.slice_index}.{attempt.key.attempt}"))
+            f"{each.key.slice_index}.{each.key.attempt}": {"a": each} for each in reversed(detail.attempts)
         }
-        given = {"r": detail.run, "campaign_id": campaign_id}
-        state = rendered("part_run.html.j2", **given, files=files, acts=acts)
-        regions = {"run": Region({"": state}), "attempts": Region(attempts)}
-        return Drawing(f"Run {run_id}", "run.html.j2", regions, {**given, "acts": acts})
+        facts = {"r": detail.run, "campaign_id": campaign_id, "acts": acts}
+        regions = {
+            "run": part("run", files=self._campaign.files_of(run_id), **facts),
+            "attempts": rows("attempt", attempts),
+        }
+        return Drawing(f"Run {run_id}", "run.html.j2", regions, facts)
 
     def _gpus_page(self) -> Drawing:
         agents = self._lab.agents(LabQuestion()).agents
         slots = {
-            row: rendered("row_slot.html.j2", a=agent, s=slot, row=row)
+            f"{agent.agent_id} {slot.slot.slot_id}": {"a": agent, "s": slot}
             for agent in agents
             for slot in agent.slots
-            if (row := element_id("s", f"{agent.agent_id} {slot.slot.slot_id}"))
-        }
-        boxes = {
-            row: rendered("row_agent.html.j2", a=agent, row=row)
-            for agent in agents
-            if (row := element_id("g", agent.agent_id))
         }
         busy = sum(slot.leased_at_ms > 0 for agent in agents for slot in agent.slots)
-        summary = rendered("part_gpus.html.j2", agents=agents, busy=busy, ingest=self._pulse.ingest())
-        regions = {"summary": Region({"": summary}), "slots": Region(slots), "agents": Region(boxes)}
+        regions = {
+            "summary": part("gpus", agents=agents, busy=busy, ingest=self._pulse.ingest()),
+            "slots": rows("slot", slots),
+            "agents": rows("agent", {agent.agent_id: {"a": agent} for agent in agents}),
+        }
         return Drawing("GPUs", "gpus.html.j2", regions)
 
     def _queue_page(self) -> Drawing:
         queue = self._lab.queue(LabQuestion())
-        rows = {
-            row: rendered("row_queued.html.j2", q=each, row=row)
+        queued = {
+            f"{each.campaign_id} {each.first_run_id} {number}": {"q": each}
             for number, each in enumerate(queue.queued)
-            if (row := element_id("q", f"{each.campaign_id} {each.first_run_id} {number}"))
         }
-        left_out = rendered("part_queue.html.j2", queue=queue)
-        return Drawing("Queue", "queue.html.j2", {"summary": Region({"": left_out}), "queue": Region(rows)})
+        regions = {"summary": part("queue", queue=queue), "queue": rows("queued", queued)}
+        return Drawing("Queue", "queue.html.j2", regions)
 
 
 def _chosen(page_filter: Filter) -> RunFilter:

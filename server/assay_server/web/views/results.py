@@ -5,9 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
-import threading
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -28,27 +26,13 @@ SELECTED_HERE = "selected_here"
 _MOST_KEPT = 32
 # Of a cell of the summary that row is shown which comes first here, then in the report.
 _RANKS = {"ok": 0, "refused": 1, "failed": 1, "not applicable": 2}
-# Columns of the report's rows, by the argument of _result that each fills.
-_COLUMNS = {
-    "workload": "workload",
-    "device": "device",
-    "cache": "condition.cache",
-    "clock": "condition.clock",
-    "sm_percent": "condition.sm_percent",
-    "method": "method",
-    "status": "status",
-    "reason": "reason",
-    "level": "verdict.level",
-    "error_percent": "error_percent",
-    "group_error_percent": "group_error_percent",
-    "speedup": "speedup",
-    "launches": "launches",
-    "low": "interval.low",
-    "high": "interval.high",
-    "projected": "cost.projected",
-    "flags": "flags",
-    "selected_on": "selected_on.device",
-}
+# Columns of the report's rows that Result has under the same names.
+_SAME = (
+    "workload", "device", "method", "status", "error_percent", "group_error_percent", "speedup", "launches",
+)  # fmt: skip
+_CONDITION = ("condition.cache", "condition.clock", "condition.sm_percent")
+_OTHERS = ("reason", "verdict.level", "interval.low", "interval.high", "cost.projected", "flags",
+           "selected_on.device")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -57,7 +41,7 @@ class Result:
 
     ``low_percent``, ``high_percent``: the interval of the projected total, as differences to it;
     ``refused``: why there are no numbers. ``level``: of its verdict, "" without one; :data:`SELECTED_HERE`
-    where its selection was made and other GPUs say whether to trust it.
+    where its selection was made and other GPUs say whether to trust it. ``selected_on``: that GPU.
     """
 
     workload: str
@@ -74,6 +58,7 @@ class Result:
     level: str = ""
     status: str = "ok"
     group_error_percent: float | None = None
+    selected_on: str | None = None
 
     @property
     def is_off(self) -> bool:
@@ -94,44 +79,32 @@ class Results:
     every: tuple[Result, ...] = ()
 
 
-class ResultsCache:
-    """The results of campaigns that have a report, kept for those that were looked at last. Thread-safe."""
+def stored_results(records: RecordStore, campaign: Campaign) -> Results:
+    """The results in a campaign's report, in its order; none without a report that can be read here.
 
-    def __init__(self, records: RecordStore) -> None:
-        self._records = records
-        self._lock = threading.Lock()
-        self._results: OrderedDict[tuple[str, int, int], Results] = OrderedDict()
+    Those that were looked at last are kept. Thread-safe.
+    """
+    if not campaign.has_report:
+        return Results()
+    path = records.report_path(campaign.campaign_id, "parquet")
+    try:
+        state = path.stat()
+        return _results_in(path, state.st_mtime_ns, state.st_size)
+    except (OSError, pa.ArrowException, ValueError, KeyError) as error:
+        _log.warning("the report of %s cannot be shown: %s", campaign.campaign_id, error)
+        return Results()
 
-    def of(self, campaign: Campaign) -> Results:
-        """Its results in the report's order; none for a report that cannot be read here."""
-        path = self._records.report_path(campaign.campaign_id, "parquet")
-        try:
-            state = path.stat()
-            key = (campaign.campaign_id, state.st_mtime_ns, state.st_size)
-            with self._lock:
-                if key in self._results:
-                    self._results.move_to_end(key)
-                    return self._results[key]
-            results = results_of(path)
-            with self._lock:
-                self._results[key] = results
-                while len(self._results) > _MOST_KEPT:
-                    self._results.popitem(last=False)
-            return results
-        except (OSError, pa.ArrowException, ValueError, KeyError) as error:
-            _log.warning("the report of %s cannot be shown: %s", campaign.campaign_id, error)
-            return Results()
+
+@lru_cache(maxsize=_MOST_KEPT)
+def _results_in(path: Path, _mtime_ns: int, _size: int) -> Results:
+    return results_of(path)
 
 
 def results_of(report: Path | bytes) -> Results:
     """The results in a report's Parquet file; raises OSError, and what Arrow raises for a damaged file."""
     file = io.BytesIO(report) if isinstance(report, bytes) else report
-    table = pq.read_table(file, columns=list(_COLUMNS.values()))
-    columns = [table.column(column).to_pylist() for column in _COLUMNS.values()]
-    every = tuple(
-        _result(**dict(zip(_COLUMNS, values, strict=True))) for values in zip(*columns, strict=True)
-    )
-    every = tuple(_judged_elsewhere(every, table.column(_COLUMNS["selected_on"]).to_pylist()))
+    table = pq.read_table(file, columns=[*_SAME, *_CONDITION, *_OTHERS])
+    every = tuple(_judged_elsewhere([_result(row) for row in table.to_pylist()]))
     cells: dict[tuple[str, str, str], Result] = {}
     for each in every:
         cell = (each.workload, each.device, each.condition)
@@ -141,47 +114,32 @@ def results_of(report: Path | bytes) -> Results:
     return Results(tuple(cells.values()), sentence.decode(), every)
 
 
-def _judged_elsewhere(every: Sequence[Result], selected_on: Sequence[str | None]) -> Iterator[Result]:
+def _judged_elsewhere(every: Sequence[Result]) -> Iterator[Result]:
     """Expectations of other GPUs give way to what was seen there."""
-    places = list(zip(every, selected_on, strict=True))
     seen = {
         (each.workload, each.method)
-        for each, home in places
-        if home not in (None, each.device) and each.level
+        for each in every
+        if each.selected_on not in (None, each.device) and each.level
     }
-    for each, home in places:
-        here = home == each.device and (each.workload, each.method) in seen and each.level and not each.is_off
-        yield replace(each, level=SELECTED_HERE) if here else each
+    for each in every:
+        was_seen = each.selected_on == each.device and (each.workload, each.method) in seen
+        yield replace(each, level=SELECTED_HERE) if was_seen and each.level and not each.is_off else each
 
 
 def _rank(result: Result) -> int:
     return _RANKS.get(result.status, len(_RANKS))
 
 
-def _result(
-    *,
-    cache: str | None,
-    clock: str | None,
-    sm_percent: float | None,
-    reason: str | None,
-    low: float | None,
-    high: float | None,
-    projected: float | None,
-    flags: str | None,
-    level: str | None,
-    status: str,
-    selected_on: str | None,
-    **same: Any,
-) -> Result:
+def _result(row: Mapping[str, Any]) -> Result:
     return Result(
-        condition=words.special_condition(cache, clock, sm_percent),
-        low_percent=_difference_percent(low, projected),
-        high_percent=_difference_percent(high, projected),
-        refused="" if status == "ok" else reason or status,
-        flags=_flag_names(flags or "[]"),
-        level=level or "",
-        status=status,
-        **same,
+        **{name: row[name] for name in _SAME},
+        condition=words.special_condition(*(row[name] for name in _CONDITION)),
+        low_percent=_difference_percent(row["interval.low"], row["cost.projected"]),
+        high_percent=_difference_percent(row["interval.high"], row["cost.projected"]),
+        refused="" if row["status"] == "ok" else row["reason"] or row["status"],
+        flags=_flag_names(row["flags"] or "[]"),
+        level=row["verdict.level"] or "",
+        selected_on=row["selected_on.device"],
     )
 
 

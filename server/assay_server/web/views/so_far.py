@@ -155,20 +155,16 @@ def _there(store: SqlTransaction, runs: Sequence[Run]) -> dict[Cell, float | Non
 
     Of all launches, where none get counters.
     """
-    slices = {run.run_id: store.slices(run.run_id) for run in runs}
-    whole: dict[Cell, int] = {}
+    by_cell: dict[Cell, list[tuple[Run, list[Slice]]]] = {}
     for run in runs:
-        if run.state is RunState.DONE and run.level == "light":
-            cell = (run.workload, run.device_kind)
-            whole[cell] = max(whole.get(cell, 0), sum(piece.launches for piece in slices[run.run_id]))
-    by_cell: dict[Cell, list[Run]] = {}
-    for run in runs:
-        by_cell.setdefault((run.workload, run.device_kind), []).append(run)
+        by_cell.setdefault((run.workload, run.device_kind), []).append((run, store.slices(run.run_id)))
     percents: dict[Cell, float | None] = {}
     for cell, every in by_cell.items():
-        those = [run for run in every if run.level == "detailed"] or every
-        expected = [_expected(run, slices[run.run_id], whole.get(cell, 0)) for run in those]
-        there = sum(piece.launches for run in those for piece in slices[run.run_id] if piece.file)
+        ended = (pieces for run, pieces in every if run.state is RunState.DONE and run.level == "light")
+        whole = max((sum(piece.launches for piece in pieces) for pieces in ended), default=0)
+        those = [each for each in every if each[0].level == "detailed"] or every
+        expected = [_expected(run, pieces, whole) for run, pieces in those]
+        there = sum(piece.launches for _, pieces in those for piece in pieces if piece.file)
         percents[cell] = min(100.0, 100.0 * there / sum(expected)) if all(expected) else None
     return percents
 

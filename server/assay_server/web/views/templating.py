@@ -14,6 +14,7 @@ from markupsafe import Markup
 from assay_core.program import distribution_version
 from assay_sampling.visible import visible
 from assay_server.web.views import words
+from assay_server.web.views.region import Region
 
 STATIC = ("page.css", "live.js")
 
@@ -52,9 +53,18 @@ def rendered(template: str, **given: Any) -> str:
     return environment().get_template(template).render(**given)
 
 
-def trusted(html: str) -> Markup:
-    """HTML that :func:`rendered` made, to be put into another template as it is."""
-    return Markup(html)
+def part(name: str, **values: Any) -> Region:
+    """A region without rows, of the template ``part_NAME``."""
+    return Region({"": rendered(f"part_{name}.html.j2", **values)})
+
+
+def rows(name: str, values_by_key: Mapping[str, Mapping[str, Any]], **same: Any) -> Region:
+    """A region with a row of the template ``row_NAME`` for each key, with its values and those of all."""
+    pieces = {}
+    for key, values in values_by_key.items():
+        row = element_id(name, key)
+        pieces[row] = rendered(f"row_{name}.html.j2", row=row, **values, **same)
+    return Region(pieces)
 
 
 @cache
