@@ -15,8 +15,7 @@ import pytest
 from assay_report.figures.finishing import width_of
 from assay_report.figures.narrow import NARROW_PX
 from assay_server.campaigns.errors import NotYetError, UnknownThingError
-from assay_server.web.figures.figure_worker import Source, Studio
-from assay_server.web.figures.work import described
+from assay_server.web.report_processes import Source, Studio, described
 from assay_server.web.views.templating import rendered
 from tests.support.server.made_reports import HOSTILE, made_report
 from tests.support.server.server_support import eventually
@@ -108,7 +107,7 @@ def test_a_process_that_died_is_replaced(workshop: Workshop) -> None:
 
 
 def test_nobody_fills_the_line_of_figures(workshop: Workshop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay_server.web.figures.figure_worker._MOST_WAITING", 0)
+    monkeypatch.setattr("assay_server.web.report_processes._MOST_PICTURES_WAITING", 0)
     with pytest.raises(NotYetError, match="many figures"):
         asyncio.run(workshop.studio.picture(Source("c-1", "a", REPORT), "overview"))
 

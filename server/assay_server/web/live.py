@@ -11,7 +11,7 @@ import asyncio
 import logging
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
 
 from assay_server.web.views.region import Drawing, difference, event
@@ -72,7 +72,7 @@ class LivePages:
         assert page.drawing is not None
         return page.drawing, self._numbered(page)
 
-    async def events(self, key: Hashable, draw: Draw, version: Version, seen: str) -> AsyncIterator[bytes]:
+    async def events(self, key: Hashable, draw: Draw, version: Version, seen: str) -> AsyncGenerator[bytes]:
         """What changes on a page from the drawing ``seen`` on, for ever; b": \\n\\n" now and then."""
         page = self._page(key, draw, version)
         page.watchers += 1

@@ -5,7 +5,7 @@ Each route stands for a call of the access table; only logging in is open.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http import HTTPStatus
@@ -17,7 +17,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from assay_core.records.identity import WebLink, WebLinkAsked
-from assay_sampling.errors import NotIdentifiedError
+from assay_sampling.errors import AssayError, NotIdentifiedError
 from assay_server.access.audit import note_subject
 from assay_server.access.caller import current_caller
 from assay_server.campaigns.analysing.executors import WorkerPool
@@ -30,13 +30,12 @@ from assay_server.rpc.threads import BoundedThreads
 from assay_server.web.activity import Pulse
 from assay_server.web.auth.guarding import Guarding
 from assay_server.web.auth.sessions import Sessions
-from assay_server.web.figures.conversion import Conversions
-from assay_server.web.figures.figure_worker import Studio
 from assay_server.web.live import LivePages
+from assay_server.web.report_processes import Conversions, Studio
 from assay_server.web.routes import downloads, logging_in
 from assay_server.web.routes.acting import ACTIONS, act
-from assay_server.web.routes.context import Answering, Asking
-from assay_server.web.routes.problems import no_such_page, with_problems
+from assay_server.web.routes.context import Asking
+from assay_server.web.routes.problems import no_such_page, problem
 from assay_server.web.routes.watching import Watching
 from assay_server.web.service import WebService
 from assay_server.web.views import pages as kinds
@@ -49,6 +48,7 @@ _FOR_EVER_MS = 1 << 62
 _THREADS = 2
 _STRANGERS, _STRANGERS_WAITING = 2, 16
 _CACHED_FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable"}
+Answering = Callable[[Request], Awaitable[Response]]
 _MEDIA: Mapping[str, str] = MappingProxyType({"page.css": "text/css", "live.js": "text/javascript"})
 
 
@@ -99,11 +99,13 @@ class LivePage:
             quotas=Quotas(limits.callers),
         )
         self.routes = _routes(asking, self.live)
-
-        async def missing(request: Request, _error: Exception) -> Response:
-            return no_such_page(asking, request)
-
-        pages = Starlette(routes=self.routes, exception_handlers={HTTPStatus.NOT_FOUND: missing})
+        pages = Starlette(
+            routes=self.routes,
+            exception_handlers={
+                AssayError: partial(problem, asking),
+                HTTPStatus.NOT_FOUND: partial(no_such_page, asking),
+            },
+        )
         certificate = handlers.identified.certificate
         self._service = WebService(place, Guarding(pages, place.names, place.tls), certificate, self.live.end)
 
@@ -149,7 +151,7 @@ def _routes(asking: Asking, live: LivePages) -> list[Route]:
     watching = Watching(asking, live)
 
     def route(path: str, name: str, answer: Answering, method: str = "GET") -> Route:
-        return Route(path, with_problems(asking, answer), methods=[method], name=name)
+        return Route(path, answer, methods=[method], name=name)
 
     def page(path: str, kind: str) -> Route:
         return route(path, kind, partial(watching.page, kind))

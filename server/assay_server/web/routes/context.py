@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import urllib.parse
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from markupsafe import Markup
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse
 
 from assay_sampling.errors import NotPermittedError
 from assay_server.access.caller import Caller, set_caller
@@ -25,15 +25,13 @@ from assay_server.rpc.services import Handlers
 from assay_server.store.people import WebLogin
 from assay_server.web.auth.admission import call_as, caller_of_session
 from assay_server.web.auth.sessions import Sessions, csrf_token, require_csrf
-from assay_server.web.figures.conversion import Conversions
-from assay_server.web.figures.figure_worker import Studio
+from assay_server.web.report_processes import Conversions, Studio
 from assay_server.web.views.campaign_page import CampaignPage
 from assay_server.web.views.pages import Pages
 from assay_server.web.views.region import Drawing
 from assay_server.web.views.templating import release, rendered
 
 Told = TypeVar("Told")
-Answering = Callable[[Request], Awaitable[Response]]
 
 COOKIE, SECURE_COOKIE = "assay-session", "__Host-assay-session"
 

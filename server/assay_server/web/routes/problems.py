@@ -13,7 +13,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from assay_sampling.errors import AssayError, NotIdentifiedError
 from assay_server.campaigns.errors import UnknownThingError
 from assay_server.rpc.errors import status_code
-from assay_server.web.routes.context import Answering, Asking, campaign_path
+from assay_server.web.routes.context import Asking, campaign_path
 from assay_server.web.views.templating import rendered
 
 _STATUS: Mapping[grpc.StatusCode, int] = MappingProxyType(
@@ -28,20 +28,9 @@ _STATUS: Mapping[grpc.StatusCode, int] = MappingProxyType(
 )
 
 
-def with_problems(asking: Asking, answer: Answering) -> Answering:
-    """``answer``, whose typed errors become pages."""
-
-    async def answered(request: Request) -> Response:
-        try:
-            return await answer(request)
-        except AssayError as error:
-            return _problem(asking, request, error)
-
-    return answered
-
-
-def _problem(asking: Asking, request: Request, error: AssayError) -> Response:
-    """An error as a page; without a session, the way to one."""
+async def problem(asking: Asking, request: Request, error: Exception) -> Response:
+    """A typed error as a page; without a session, the way to one."""
+    assert isinstance(error, AssayError)
     code = _STATUS.get(status_code(error), 500)
     if request.url.path.startswith("/events/"):
         return PlainTextResponse(f"{error}\n", code)
@@ -63,12 +52,11 @@ def _problem(asking: Asking, request: Request, error: AssayError) -> Response:
     return HTMLResponse(html, code)
 
 
-def no_such_page(asking: Asking, request: Request) -> Response:
+async def no_such_page(asking: Asking, request: Request, _error: Exception) -> Response:
     """The answer to a path that no page has: where to go instead."""
     remedy = "check the address, or start from one of these pages"
-    return _problem(
-        asking, request, UnknownThingError(f"{request.url.path!r}", "there is no such page", remedy)
-    )
+    error = UnknownThingError(f"{request.url.path!r}", "there is no such page", remedy)
+    return await problem(asking, request, error)
 
 
 def _title(code: int) -> str:

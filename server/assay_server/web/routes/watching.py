@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import urllib.parse
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
 
 from assay_core.records.runs import RunsAction
 from assay_sampling.errors import AssayError, ParameterError, StorageError
@@ -72,8 +72,8 @@ class Watching:
                 return False
             return (now.role, now.project) == (caller.role, caller.project)
 
-        events = self._live.events(*self._shared(caller, page, acts), seen)
-        return EventStream(events, holds, self._streams, lambda: self._limits.queries.answer_stalled_seconds)
+        events = _while(holds, self._live.events(*self._shared(caller, page, acts), seen))
+        return EventStream(events, self._streams, lambda: self._limits.queries.answer_stalled_seconds)
 
     def _let_in(self, caller: Caller, page: PageAsked) -> bool:
         """Whether the page has buttons for the caller; raises what refuses it."""
@@ -120,12 +120,21 @@ def _arguments(page: PageAsked, drawn: str) -> dict[str, str]:
     return {"seen": drawn, "release": release(), **{name: value for name, value in given.items() if value}}
 
 
-class EventStream(Response):
-    """Sends events while a session holds.
+async def _while(holds: Callable[[], bool], events: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    """Events, each while the session ``holds``; then one that says that it is over."""
+    async with aclosing(events):
+        async for each in events:
+            if not holds():
+                yield b"event: over\ndata: {}\n\n"
+                return
+            yield each
+
+
+class EventStream(StreamingResponse):
+    """Sends events to a browser until it goes away.
 
     Args:
         events: what is sent.
-        holds: asked before each event and each sign of life; False ends the stream.
         streams: how many there may be.
         patience_seconds: for the browser to take what was sent.
     """
@@ -133,16 +142,10 @@ class EventStream(Response):
     media_type = "text/event-stream"
 
     def __init__(
-        self,
-        events: AsyncIterator[bytes],
-        holds: Callable[[], bool],
-        streams: ConcurrencyLimit,
-        patience_seconds: Callable[[], int],
+        self, events: AsyncGenerator[bytes], streams: ConcurrencyLimit, patience_seconds: Callable[[], int]
     ) -> None:
-        super().__init__(headers={"X-Accel-Buffering": "no"})
-        del self.headers["content-length"]
-        self._events: Any = events
-        self._holds = holds
+        super().__init__(events, headers={"X-Accel-Buffering": "no"})
+        self._events = events
         self._streams = streams
         self._patience_seconds = patience_seconds
 
@@ -153,29 +156,14 @@ class EventStream(Response):
             except StorageError:
                 await Response("too many pages are watched\n", 503)(scope, receive, send)
                 return
-            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-            gone = asyncio.ensure_future(_gone(receive))
-            sending = asyncio.ensure_future(self._send(send))
-            try:
-                await asyncio.wait({gone, sending}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for task in (gone, sending):
-                    task.cancel()
-                    with contextlib.suppress(asyncio.CancelledError, TimeoutError, OSError):
-                        await task
+            with contextlib.suppress(TimeoutError, OSError):
+                await super().__call__(scope, receive, send)
 
-    async def _send(self, send: Send) -> None:
-        async with aclosing(self._events) as events:
-            async for event in events:
-                over = not self._holds()
-                body = b"event: over\ndata: {}\n\n" if over else event
-                message = {"type": "http.response.body", "body": body, "more_body": True}
-                await asyncio.wait_for(send(message), self._patience_seconds())
-                if over:
-                    break
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+    async def stream_response(self, send: Send) -> None:
+        """Send everything, each part within the patience; raises TimeoutError."""
 
+        async def patiently(message: Message) -> None:
+            await asyncio.wait_for(send(message), self._patience_seconds())
 
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+        async with aclosing(self._events):
+            await super().stream_response(patiently)

@@ -24,7 +24,7 @@ from assay_server.rpc.handlers.campaigns import CampaignHandler
 from assay_server.store.model import ACTIVE_ATTEMPTS, Attempt, Campaign, Run, Slice
 from assay_server.store.sql import SqlTransaction
 from assay_server.web.activity import Pulse
-from assay_server.web.figures.figure_worker import Source, Studio
+from assay_server.web.report_processes import Source, Studio
 from assay_server.web.views.attention import MOST_REASONS, Reason, reasons
 from assay_server.web.views.cells import (
     BY_ERROR,

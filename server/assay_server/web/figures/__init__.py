@@ -1,1 +1,0 @@
-"""Figures of campaigns for their pages: drawn in another process, kept by the content of their report."""
