@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from assay_report.figures.text import labels
@@ -22,6 +22,31 @@ def data(rows: Iterable[Mapping[str, Any]]) -> View:
     return {"values": [dict(row) for row in rows]}
 
 
+def layer(
+    mark: str | View, encoding: View, rows: Iterable[Mapping[str, Any]] | None = None, **more: Any
+) -> View:
+    """A mark with its encodings; ``rows``: its own data, None where the view around it has them."""
+    own = {} if rows is None else {"data": data(rows)}
+    return {**own, "mark": mark, "encoding": encoding, **more}
+
+
+def nominal(field: str) -> View:
+    """A field whose values are names."""
+    return {"field": field, "type": "nominal"}
+
+
+def largest(names: Iterable[str], size: Callable[[str], float], most: int) -> list[str]:
+    """The ``most`` names of the largest size, in the order of ``names``."""
+    every = list(dict.fromkeys(names))
+    chosen = set(sorted(every, key=lambda name: -size(name))[:most])
+    return [name for name in every if name in chosen]
+
+
+def of_more(shown: int, every: int, what: str) -> str:
+    """The sentence that says that only the largest are shown; nothing where all are."""
+    return f" The {shown} of {every:,} with the largest {what}." if shown < every else ""
+
+
 def series(
     names: Sequence[str], field: str, title: str | None = None, *, columns: int = 6, always: bool = False
 ) -> View:
@@ -38,10 +63,8 @@ def lines(
 ) -> View:
     """Encodings of lines by colour and dash, with one legend."""
     shown, legend = _legend(names, title, columns, always=always)
-    return {
-        "color": _scaled(field, shown, _COLOURS, legend),
-        "strokeDash": _scaled(field, shown, DASHES, legend),
-    }
+    dash = _scaled(field, shown, DASHES, legend)
+    return {"color": _scaled(field, shown, _COLOURS, legend), "strokeDash": dash}
 
 
 def _legend(
@@ -66,10 +89,7 @@ def fitting_columns(shown: Sequence[str], most: int, width_px: float = 640) -> i
 
 def hinted() -> View:
     """Encodings of the field ``hint``: a tooltip, and in pictures a title of the mark."""
-    return {
-        "tooltip": {"field": "hint", "type": "nominal"},
-        "description": {"field": "hint", "type": "nominal"},
-    }
+    return {"tooltip": nominal("hint"), "description": nominal("hint")}
 
 
 def log_domain(values: Iterable[float], least: float = 0.0) -> tuple[float, float]:
@@ -129,13 +149,8 @@ def linear_axis(
     scale: View = {"zero": zero, "nice": domain is None}
     if domain is not None:
         scale["domain"] = list(domain)
-    return {
-        "field": field,
-        "type": "quantitative",
-        "scale": scale,
-        "axis": {"tickCount": ticks},
-        "title": title,
-    }
+    axis = {"tickCount": ticks}
+    return {"field": field, "type": "quantitative", "scale": scale, "axis": axis, "title": title}
 
 
 def names_axis(field: str, shown: Sequence[str], *, title: str | None = None, grid: bool = False) -> View:
@@ -155,14 +170,8 @@ def offset(field: str, shown: Sequence[str]) -> View:
 
 def points(**more: Any) -> View:
     """The mark of data points: filled, with a rim that keeps neighbours apart."""
-    return {
-        "type": "point",
-        "filled": True,
-        "size": 80,
-        "opacity": 1,
-        "stroke": PAPER,
-        "strokeWidth": 1,
-    } | more
+    look = {"type": "point", "filled": True, "size": 80, "opacity": 1, "stroke": PAPER, "strokeWidth": 1}
+    return look | more
 
 
 def rule(**more: Any) -> View:

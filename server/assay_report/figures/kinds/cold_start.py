@@ -34,9 +34,7 @@ def of_entries(entries: Sequence[ColdStartEntry], mark: str) -> Figure | None:
     largest: dict[str, float] = {}
     for entry, _, value in known:
         largest[entry.workload] = max(largest.get(entry.workload, 0.0), value)
-    every = list(largest)
-    shown_workloads = set(sorted(every, key=lambda name: -largest[name])[:MOST_LINES])
-    workloads = labels([name for name in every if name in shown_workloads])
+    workloads = labels(parts.largest(largest, largest.__getitem__, MOST_LINES))
     cells = labels(list(dict.fromkeys(gpu for _, gpu, _ in known)))
     bars: list[dict[str, Any]] = [
         {"workload": workloads[entry.workload], "gpu": cells[gpu], "difference_percent": value,
@@ -51,28 +49,14 @@ def of_entries(entries: Sequence[ColdStartEntry], mark: str) -> Figure | None:
     place = {"y": parts.names_axis("workload", shown), "yOffset": parts.offset("gpu", names)}
     across = parts.linear_axis("difference_percent", "weighted |flushed - warm| / %")
     colour = parts.series(names, "gpu", "GPU")["color"]
-    layers: list[parts.View] = [
-        {
-            "data": parts.data(bars),
-            "mark": {"type": "bar", "opacity": 0.75},
-            "encoding": {**place, "x": across, "color": colour, **parts.hinted()},
-        }
-    ]
+    encoding = {**place, "x": across, "color": colour, **parts.hinted()}
+    layers = [parts.layer({"type": "bar", "opacity": 0.75}, encoding, bars)]
     if marks:
         shape = parts.series(methods, "method", "by the selection of", always=True)["shape"]
         shape["legend"] = {**shape["legend"], "orient": "bottom", "direction": "horizontal"}
-        layers.append(
-            {
-                "data": parts.data(marks),
-                "mark": parts.points(color=INK, size=60),
-                "encoding": {**place, "x": across, "shape": shape, **parts.hinted()},
-            }
-        )
-    more = (
-        f" The {len(shown_workloads)} of {len(every):,} with the largest differences."
-        if len(shown_workloads) < len(every)
-        else ""
-    )
+        encoding = {**place, "x": across, "shape": shape, **parts.hinted()}
+        layers.append(parts.layer(parts.points(color=INK, size=60), encoding, marks))
+    more = parts.of_more(len(workloads), len(largest), "differences")
     missing = len(entries) - len(known)
     refused = f" {missing:,} of {len(entries):,} were refused; the table says why." if missing else ""
     return made(
@@ -124,26 +108,20 @@ def of_comparison(document: Mapping[str, Any]) -> Figure:
             "x": parts.linear_axis("share_percent", "share of the instructions / %", domain=(0, 100)),
         },
         "layer": [
-            {"mark": {"type": "bar", "color": SERIES[0]}, "encoding": parts.hinted()},
-            {
-                "mark": {"type": "text", "align": "left", "dx": 4, "fontSize": 11},
-                "encoding": {"text": {"field": "share_percent", "type": "quantitative", "format": ".3~g"}},
-            },
+            parts.layer({"type": "bar", "color": SERIES[0]}, parts.hinted()),
+            parts.layer(
+                {"type": "text", "align": "left", "dx": 4, "fontSize": 11},
+                {"text": {"field": "share_percent", "type": "quantitative", "format": ".3~g"}},
+            ),
         ],
     }
     across = parts.linear_axis("launch", "launch", zero=False)
     across["axis"] = {"tickMinStep": 1, "format": "d", "grid": False}
-    scatter = {
-        "width": _WIDTH_PX,
-        "height": 200,
-        "data": parts.data(points),
-        "mark": parts.points(size=50, color=SERIES[1]),
-        "encoding": {
-            "x": across,
-            "y": parts.linear_axis("difference_percent", "IPC difference / %"),
-            **parts.hinted(),
-        },
-    }
+    up = parts.linear_axis("difference_percent", "IPC difference / %")
+    marks = parts.layer(
+        parts.points(size=50, color=SERIES[1]), {"x": across, "y": up, **parts.hinted()}, points
+    )
+    scatter = {"width": _WIDTH_PX, "height": 200, **marks}
     few = f" The {len(points)} that differ most of {len(launches):,}." if len(points) < len(launches) else ""
     return made(
         name,

@@ -71,18 +71,18 @@ def group_composition(
         "scale": {"domain": legend, "range": [SERIES[min(i, _OTHERS)] for i in range(len(legend))]},
         "legend": {"title": None, "columns": 1, "symbolType": "square"},
     }  # fmt: skip
-    bars = {
-        "data": parts.data(rows),
-        "mark": {"type": "bar", "stroke": "#ffffff", "strokeWidth": 0.5},
-        "encoding": {**place, "x": across, "x2": {"field": "end"}, "color": colours, **parts.hinted()},
-    }
+    bars = parts.layer(
+        {"type": "bar", "stroke": "#ffffff", "strokeWidth": 0.5},
+        {**place, "x": across, "x2": {"field": "end"}, "color": colours, **parts.hinted()},
+        rows,
+    )
     wide = [row for row in rows if row["end"] - row["begin"] >= largest * _LEAST_LETTER_SHARE]
     letters = {
         "data": parts.data({key: row[key] for key in ("group", "kind", "middle", "letter")} for row in wide),
         "encoding": {
             **place,
             "x": {"field": "middle", "type": "quantitative"},
-            "text": {"field": "letter", "type": "nominal"},
+            "text": parts.nominal("letter"),
         },
         # The letter twice, so that it stands out from every colour.
         "layer": [
@@ -90,15 +90,11 @@ def group_composition(
             {"mark": {"type": "text", "color": INSIDE}},
         ],
     }
-    totals = {
-        "data": parts.data(ends),
-        "mark": {"type": "text", "align": "left", "dx": 5, "color": QUIET, "fontSize": 11},
-        "encoding": {
-            **place,
-            "x": {"field": "end", "type": "quantitative"},
-            "text": {"field": "text", "type": "nominal"},
-        },
-    }
+    totals = parts.layer(
+        {"type": "text", "align": "left", "dx": 5, "color": QUIET, "fontSize": 11},
+        {**place, "x": {"field": "end", "type": "quantitative"}, "text": parts.nominal("text")},
+        ends,
+    )
     view = {"width": _WIDTH_PX, "height": 44 * len(shown), "layer": [bars, letters, totals]}
     return made(
         name,

@@ -41,15 +41,8 @@ def of_designs(document: DesignsDocument) -> Figure:
         "mark": parts.rule(color=INK, strokeWidth=2),
         "encoding": {"x": {**across, "field": "low"}, "x2": {"field": "high"}, "y": down, **parts.hinted()},
     }
-    speedup: parts.View = {
-        "mark": parts.points(),
-        "encoding": {
-            "x": across,
-            "y": down,
-            **parts.series([_INTERVAL, _NONE], "vouched", always=True),
-            **parts.hinted(),
-        },
-    }
+    series = parts.series([_INTERVAL, _NONE], "vouched", always=True)
+    speedup = parts.layer(parts.points(), {"x": across, "y": down, **series, **parts.hinted()})
     return made(
         _NAME,
         title,

@@ -114,10 +114,8 @@ def paired(
     if not drawn:
         why = "No method has a score here." if scores else "There are no scores."
         return without_data(name, title, why, workload=workload)
-    every = list(dict.fromkeys(each.line for each in scores))
-    dearest_lines = set(_dearest(scores, MOST_LINES))
-    shown_lines = [line for line in every if line in dearest_lines]
-    points = [each for each in drawn if each.line in dearest_lines]
+    shown_lines = _dearest(scores, MOST_LINES)
+    points = [each for each in drawn if each.line in shown_lines]
     line_labels = labels(shown_lines)
     series_labels = labels(list(dict.fromkeys(each.series for each in scores)))
     errors = [each.error_percent for each in points if each.error_percent is not None]
@@ -125,9 +123,7 @@ def paired(
     error_domain = _error_domain(errors, allowed)
     speedup_domain = parts.log_domain(each.speedup for each in points if each.speedup is not None)
     rows = [
-        _row(each, line_labels, series_labels, error_domain[0])
-        for each in scores
-        if each.line in dearest_lines
+        _row(each, line_labels, series_labels, error_domain[0]) for each in scores if each.line in line_labels
     ]
     shown = list(line_labels.values())
     names = list(series_labels.values())
@@ -156,12 +152,12 @@ def _error_domain(errors: Sequence[float], allowed: Sequence[float]) -> tuple[fl
 
 
 def _dearest(scores: Sequence[Scored], most: int) -> list[str]:
-    """The lines with the largest errors; those without one come last."""
+    """The lines with the largest errors, in their order; those without one come last."""
     largest: dict[str, float] = {}
     for each in scores:
         error = -1.0 if each.error_percent is None else each.error_percent
         largest[each.line] = max(largest.get(each.line, -1.0), error)
-    return sorted(largest, key=lambda line: -largest[line])[:most]
+    return parts.largest(largest, largest.__getitem__, most)
 
 
 def _row(each: Scored, lines: dict[str, str], series: dict[str, str], floor: float) -> dict[str, Any]:
@@ -199,36 +195,22 @@ def _error_panel(
 ) -> parts.View:
     across = parts.log_axis("error_drawn", "error / %", domain)
     place = {"y": places["y"], "yOffset": places["yOffset"]}
-    claimed = {
-        "mark": {"type": "bar", "color": GRID, "height": _mark_px(places["shown"], names) - 3},
-        "encoding": {
-            **place,
-            "x": {**parts.log_axis("floor", "error / %", domain)},
-            "x2": {"field": "allowed_drawn"},
-        },
-        "transform": [{"filter": "isValid(datum.allowed_drawn)"}],
-    }
-    marks = {
-        "mark": parts.points(),
-        "encoding": {**place, "x": across, **parts.series(names, "series", series_title), **parts.hinted()},
-        "transform": [{"filter": "isValid(datum.error_drawn)"}],
-    }
-    absent: parts.View = {
-        "mark": {
-            "type": "text",
-            "text": "no score",
-            "color": QUIET,
-            "align": "left",
-            "dx": 4,
-            "fontSize": 11,
-        },
-        "encoding": {
-            **place,
-            "x": parts.log_axis("floor", "error / %", domain),
-            "description": {"field": "hint", "type": "nominal"},
-        },
-        "transform": [{"filter": "!isValid(datum.error_drawn)"}],
-    }
+    floor = parts.log_axis("floor", "error / %", domain)
+    claimed = parts.layer(
+        {"type": "bar", "color": GRID, "height": _mark_px(places["shown"], names) - 3},
+        {**place, "x": floor, "x2": {"field": "allowed_drawn"}},
+        transform=[{"filter": "isValid(datum.allowed_drawn)"}],
+    )
+    marks = parts.layer(
+        parts.points(),
+        {**place, "x": across, **parts.series(names, "series", series_title), **parts.hinted()},
+        transform=[{"filter": "isValid(datum.error_drawn)"}],
+    )
+    absent = parts.layer(
+        {"type": "text", "text": "no score", "color": QUIET, "align": "left", "dx": 4, "fontSize": 11},
+        {**place, "x": floor, "description": parts.nominal("hint")},
+        transform=[{"filter": "!isValid(datum.error_drawn)"}],
+    )
     # Behind the letters paper, so that no line of the grid runs through them.
     halo = {**absent, "mark": {**absent["mark"], "color": PAPER, "stroke": PAPER, "strokeWidth": 4}}
     layers = [*([claimed] if intervals else []), marks, halo, absent]
@@ -263,9 +245,8 @@ def _caption(scores: Sequence[Scored], points: Sequence[Scored], shown: int, flo
         )
     if any(each.error_percent is not None and each.error_percent < floor for each in points):
         sentences.append(f"Errors below {floor:g} % are drawn at {floor:g} %.")
-    every = len({each.line for each in scores})
-    if shown < every:
-        sentences.append(f"The {shown} of {every:,} with the largest errors.")
+    if few := parts.of_more(shown, len({each.line for each in scores}), "errors"):
+        sentences.append(few.strip())
     missing = sum(each.error_percent is None for each in scores)
     if missing:
         sentences.append(f"{missing:,} of {len(scores):,} have no score; the table says why.")

@@ -195,11 +195,7 @@ def traded(name: str, title: str, caption: str, points: Sequence[Traded]) -> Fig
 
 
 def _marks(rows: Sequence[dict[str, Any]], place: parts.View, series: parts.View, **look: Any) -> parts.View:
-    return {
-        "data": parts.data(rows),
-        "mark": parts.points(**look),
-        "encoding": {**place, **series, **parts.hinted()},
-    }
+    return parts.layer(parts.points(**look), {**place, **series, **parts.hinted()}, rows)
 
 
 def _drawable(error: Any, speedup: Any) -> bool:

@@ -108,8 +108,7 @@ def ratios(name: str, title: str, caption: str, speedups: Sequence[Ratio]) -> Fi
     if not speedups:
         return without_data(name, title, "No pair of runs has both a measured and a predicted speedup.")
     every = list(dict.fromkeys(each.line for each in speedups))
-    worst_lines = _worst(speedups, every)
-    lines = labels(worst_lines, _LABEL)
+    lines = labels(_worst(speedups, every), _LABEL)
     series = labels(list(dict.fromkeys([TRUE, *(each.series for each in speedups)])))
     names = list(series.values())
     rows: list[dict[str, Any]] = [
@@ -123,32 +122,20 @@ def ratios(name: str, title: str, caption: str, speedups: Sequence[Ratio]) -> Fi
     height = len(shown) * (_LINE_PX + _MARK_PX * max(len(names) - 1, 1))
     # The scale of names leaves a quarter of each step free.
     band = 0.75 * height / (len(shown) + 0.05)
+    place = {"x": across, "y": parts.names_axis("line", shown, grid=True)}
     true = {
         "transform": [{"filter": {"field": "series", "equal": TRUE}}],
         "mark": {"type": "tick", "color": INK, "opacity": 1, "thickness": 3, "size": round(band, 2)},
-        "encoding": {
-            "x": across,
-            "y": parts.names_axis("line", shown, grid=True),
-            "yOffset": {"value": round(band / 2, 2)},
-            **parts.hinted(),
-        },
+        "encoding": {**place, "yOffset": {"value": round(band / 2, 2)}, **parts.hinted()},
     }
+    by_method = parts.series([each for each in series if each != TRUE], "series", "predicted by", always=True)
+    beside = parts.offset("series", names[1:] or names)
     predicted = {
         "transform": [{"filter": {"not": {"field": "series", "equal": TRUE}}}],
         "mark": parts.points(),
-        "encoding": {
-            "x": across,
-            "y": parts.names_axis("line", shown, grid=True),
-            "yOffset": parts.offset("series", names[1:] or names),
-            **parts.series([each for each in series if each != TRUE], "series", "predicted by", always=True),
-            **parts.hinted(),
-        },
+        "encoding": {**place, "yOffset": beside, **by_method, **parts.hinted()},
     }
-    more = (
-        f" The {len(worst_lines)} of {len(every):,} with the largest differences."
-        if len(worst_lines) < len(every)
-        else ""
-    )
+    more = parts.of_more(len(lines), len(every), "differences")
     return made(
         name,
         title,
@@ -165,5 +152,4 @@ def _worst(speedups: Sequence[Ratio], every: Sequence[str]) -> list[str]:
     for each in speedups:
         measured = true.get(each.line, each.speedup)
         off[each.line] = max(off[each.line], abs(each.speedup / measured - 1.0))
-    worst_lines = set(sorted(every, key=lambda line: -off[line])[:MOST_LINES])
-    return [line for line in every if line in worst_lines]
+    return parts.largest(every, off.__getitem__, MOST_LINES)

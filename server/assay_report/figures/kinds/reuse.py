@@ -40,8 +40,8 @@ def of_document(document: Mapping[str, Any]) -> Figure:
         "height": _HEIGHT_PX,
         "data": parts.data(rows),
         "layer": [
-            {"mark": {"type": "line", "strokeWidth": 1.25}, "encoding": {**place, **dashes}},
-            {"mark": parts.points(size=45), "encoding": {**place, **series, **parts.hinted()}},
+            parts.layer({"type": "line", "strokeWidth": 1.25}, {**place, **dashes}),
+            parts.layer(parts.points(size=45), {**place, **series, **parts.hinted()}),
         ],
     }
     binned = len(launches) > MOST_POINTS

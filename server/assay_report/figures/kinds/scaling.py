@@ -61,17 +61,14 @@ def of_prediction(
     ]
     known_dots = [{"size": s, "ipc": i, "hint": f"known: {i:,.4g} at {s} {unit}"}
                   for s, i in known.items() if s not in models]  # fmt: skip
+    ends = {"x": across, "y": {**up, "field": "lower"}, "y2": {"field": "upper"}, **parts.hinted()}
+    rules = parts.lines(list(curves), "rule", "predicted by", always=True)
     layers = [
-        {"data": parts.data(band),
-         "mark": {"type": "rule", "strokeWidth": 7, "opacity": 0.35, "color": SERIES[0]},
-         "encoding": {"x": across, "y": {**up, "field": "lower"}, "y2": {"field": "upper"},
-                      **parts.hinted()}},
-        {"data": parts.data(lines), "mark": {"type": "line", "strokeWidth": 1.75},
-         "encoding": {"x": across, "y": up,
-                      **parts.lines(list(curves), "rule", "predicted by", always=True)}},
+        parts.layer({"type": "rule", "strokeWidth": 7, "opacity": 0.35, "color": SERIES[0]}, ends, band),
+        parts.layer({"type": "line", "strokeWidth": 1.75}, {"x": across, "y": up, **rules}, lines),
         _dots(model_dots, across, up, color=INK, shape="circle"),
         _dots(known_dots, across, up, color=SERIES[1], shape="diamond"),
-    ]  # fmt: skip
+    ]
     level = f"{100 * document['level']:g} %"
     caption = (
         f"Lines: predictions from the scale models of {' and '.join(map(str, sorted(models)))} {unit}; "
@@ -86,8 +83,7 @@ def of_prediction(
 
 
 def _dots(rows: list[dict[str, Any]], across: parts.View, up: parts.View, **look: str) -> parts.View:
-    encoding = {"x": across, "y": up, **parts.hinted()}
-    return {"data": parts.data(rows), "mark": parts.points(size=90, **look), "encoding": encoding}
+    return parts.layer(parts.points(size=90, **look), {"x": across, "y": up, **parts.hinted()}, rows)
 
 
 def of_evaluation(document: Mapping[str, Any]) -> Figure:
@@ -97,10 +93,8 @@ def of_evaluation(document: Mapping[str, Any]) -> Figure:
     for workload, by_rule in document["workloads"].items():
         for rule, errors in by_rule.items():
             error = errors.get(str(size), errors.get(size))
-            description = f"{workload}, {rule}: " + (
-                "no prediction" if error is None else f"error {error:.4g} %"
-            )
-            scores.append(Scored(workload, rule, error, None, None, description))
+            outcome = "no prediction" if error is None else f"error {error:.4g} %"
+            scores.append(Scored(workload, rule, error, None, None, f"{workload}, {rule}: {outcome}"))
     title = f"Error of predictions for {size} {_unit(document['size_unit'])} by workload and rule"
     return paired("scaling-errors", title, scores, "rule", with_speedup=False)
 
@@ -127,8 +121,8 @@ def of_miss_rates(document: Mapping[str, Any]) -> Figure:
         "height": 240,
         "data": parts.data(rows),
         "layer": [
-            {"mark": {"type": "line", "color": SERIES[0]}, "encoding": place},
-            {"mark": parts.points(color=SERIES[0]), "encoding": {**place, **parts.hinted()}},
+            parts.layer({"type": "line", "color": SERIES[0]}, place),
+            parts.layer(parts.points(color=SERIES[0]), {**place, **parts.hinted()}),
         ],
     }
     caption = "The cache is fully associative and LRU, and stays warm from launch to launch."

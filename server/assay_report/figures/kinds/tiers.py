@@ -82,18 +82,14 @@ def _kernels_by_theta(swept: list[Mapping[str, Any]]) -> parts.View:
 def _bars(rows: list[dict[str, Any]], field: str, names: list[str], title: str | None) -> parts.View:
     up = parts.names_axis(field, names, title=title)
     across = parts.linear_axis("begin", "share / %", domain=(0, 100))
-    bars = {
-        "mark": {"type": "bar", "stroke": "#ffffff", "strokeWidth": 0.5},
-        "encoding": {"y": up, "x": across, "x2": {"field": "end"}, "color": _colours(), **parts.hinted()},
-    }
-    numbers = {
-        "mark": {"type": "text", "color": "#fffffe", "fontWeight": "bold"},
-        "encoding": {
-            "y": up,
-            "x": {"field": "middle", "type": "quantitative"},
-            "text": {"field": "number", "type": "nominal"},
-        },
-    }
+    bars = parts.layer(
+        {"type": "bar", "stroke": "#ffffff", "strokeWidth": 0.5},
+        {"y": up, "x": across, "x2": {"field": "end"}, "color": _colours(), **parts.hinted()},
+    )
+    numbers = parts.layer(
+        {"type": "text", "color": "#fffffe", "fontWeight": "bold"},
+        {"y": up, "x": {"field": "middle", "type": "quantitative"}, "text": parts.nominal("number")},
+    )
     return {
         "width": WIDTH_PX - 80,
         "height": 22 * len(names),
@@ -124,18 +120,18 @@ def _swept(swept: list[Mapping[str, Any]]) -> parts.View:
         "x": parts.ratio_axis("speedup", "speedup", [row["speedup"] for row in rows]),
         "y": parts.linear_axis("error_percent", "error / %"),
     }
-    named = {"text": {"field": "label", "type": "nominal"}}
+    named = {"text": parts.nominal("label")}
+    by_theta = {"field": "theta", "type": "ordinal"}
     return {
         "width": WIDTH_PX - 80,
         "height": 200,
         "data": parts.data(rows),
         "layer": [
-            {"mark": {"type": "line", "color": QUIET, "strokeDash": [5, 4]},
-             "encoding": {**place, "order": {"field": "theta", "type": "ordinal"}}},
-            {"mark": parts.points(color=SERIES[0]), "encoding": {**place, **parts.hinted()}},
+            parts.layer({"type": "line", "color": QUIET, "strokeDash": [5, 4]}, {**place, "order": by_theta}),
+            parts.layer(parts.points(color=SERIES[0]), {**place, **parts.hinted()}),
             *(
-                {"mark": {"type": "text", "dy": dy, "fontSize": 11}, "encoding": {**place, **named},
-                 "transform": [{"filter": f"datum.below === {below}"}]}
+                parts.layer({"type": "text", "dy": dy, "fontSize": 11}, {**place, **named},
+                            transform=[{"filter": f"datum.below === {below}"}])
                 for dy, below in ((-11, "false"), (14, "true"))
             ),
         ],

@@ -70,30 +70,25 @@ def _quantity(entry: ByLaunch, words: RowWords, *, labelled: bool) -> parts.View
     else:
         up = parts.linear_axis("least", unit)
     across = _across("row", entry, words, labelled=labelled)
-    band = {
-        "data": parts.data(_band(entry)),
+    band = parts.layer(
         # A range of one value must stay visible, hence the stroke.
-        "mark": {"type": "area", "color": SERIES[5], "opacity": 0.55, "stroke": SERIES[5], "strokeWidth": 1},
-        "encoding": {"x": across, "y": up, "y2": {"field": "most"}},
-    }
+        {"type": "area", "color": SERIES[5], "opacity": 0.55, "stroke": SERIES[5], "strokeWidth": 1},
+        {"x": across, "y": up, "y2": {"field": "most"}},
+        _band(entry),
+    )
     layers = [_processes(entry, across), band] if entry.process_starts else [band]
     if len(entry.bin_starts) < entry.launches:
-        layers.append(
-            {
-                "data": parts.data(_means(entry)),
-                "mark": {"type": "line", "color": INK, "strokeWidth": 1},
-                "encoding": {"x": across, "y": {**up, "field": "mean"}},
-            }
-        )
-    layers.append(
-        {
-            "data": parts.data(_marks(entry, words)),
-            "mark": {"type": "point", "shape": "diamond", "filled": True, "size": 90, "opacity": 1,
-                     "color": SERIES[1], "stroke": PAPER, "strokeWidth": 1},
-            "encoding": {"x": across, "y": {**up, "field": "value"}, **parts.hinted()},
-        }
-    )  # fmt: skip
+        mean = {"x": across, "y": {**up, "field": "mean"}}
+        layers.append(parts.layer({"type": "line", "color": INK, "strokeWidth": 1}, mean, _means(entry)))
+    place = {"x": across, "y": {**up, "field": "value"}, **parts.hinted()}
+    layers.append(parts.layer(_diamond(90, SERIES[1]), place, _marks(entry, words)))
     return {"width": _WIDTH_PX, "height": _HEIGHT_PX, "layer": layers}
+
+
+def _diamond(size: int, colour: str) -> parts.View:
+    """The mark of a representative."""
+    return {"type": "point", "shape": "diamond", "filled": True, "size": size, "opacity": 1,
+            "color": colour, "stroke": PAPER, "strokeWidth": 1}  # fmt: skip
 
 
 def _across(field: str, entry: ByLaunch, words: RowWords, *, labelled: bool) -> parts.View:
@@ -137,13 +132,8 @@ def _marks(entry: ByLaunch, words: RowWords) -> list[dict[str, Any]]:
 
 
 def _processes(entry: ByLaunch, across: parts.View) -> parts.View:
-    return {
-        "data": parts.data(
-            {"row": start, "hint": "another process begins"} for start in entry.process_starts
-        ),
-        "mark": parts.rule(strokeDash=[4, 3]),
-        "encoding": {"x": across, **parts.hinted()},
-    }
+    rows = [{"row": start, "hint": "another process begins"} for start in entry.process_starts]
+    return parts.layer(parts.rule(strokeDash=[4, 3]), {"x": across, **parts.hinted()}, rows)
 
 
 def _groups(entry: ByLaunch, lanes: Lanes, words: RowWords, *, by_kernel: bool) -> parts.View:
@@ -163,12 +153,8 @@ def _groups(entry: ByLaunch, lanes: Lanes, words: RowWords, *, by_kernel: bool) 
         "mark": {"type": "area", "interpolate": "step-after", "opacity": 0.9},
         "encoding": {"x": across, "y": _up("base", count), "y2": {"field": "top"}, "color": colours},
     }
-    marks = {
-        "data": parts.data(_lane_marks(entry, lanes, words)),
-        "mark": {"type": "point", "shape": "diamond", "filled": True, "size": 70, "opacity": 1,
-                 "color": INK, "stroke": PAPER, "strokeWidth": 1},
-        "encoding": {"x": across, "y": _up("place", count), **parts.hinted()},
-    }  # fmt: skip
+    place = {"x": across, "y": _up("place", count), **parts.hinted()}
+    marks = parts.layer(_diamond(70, INK), place, _lane_marks(entry, lanes, words))
     layers = [_ground(lanes), areas, marks, *_names(lanes, by_kernel=by_kernel)]
     return {"width": _WIDTH_PX, "height": _LANE_PX * count, "layer": layers}
 
@@ -181,11 +167,8 @@ def _up(field: str, count: int) -> parts.View:
 def _ground(lanes: Lanes) -> parts.View:
     """The line under each lane."""
     count = len(lanes.groups)
-    return {
-        "data": parts.data({"base": lane} for lane in range(count + 1)),
-        "mark": parts.rule(color=GRID),
-        "encoding": {"y": _up("base", count)},
-    }
+    rows = [{"base": lane} for lane in range(count + 1)]
+    return parts.layer(parts.rule(color=GRID), {"y": _up("base", count)}, rows)
 
 
 def _lane_rows(entry: ByLaunch, lanes: Lanes) -> list[dict[str, Any]]:
@@ -229,17 +212,13 @@ def _names(lanes: Lanes, *, by_kernel: bool) -> list[parts.View]:
     left = {"align": "right", "color": INK}
     right = {"align": "left", "color": QUIET}
     behind = {"expr": "width + 8"}
+    up, hints = _up("place", len(lanes.groups)), parts.nominal("hint")
     return [
-        {
-            "data": parts.data(rows),
-            "mark": {"type": "text", **look},
-            "encoding": {
-                "x": {"value": across},
-                "y": _up("place", len(lanes.groups)),
-                "text": {"field": field, "type": "nominal"},
-                "description": {"field": "hint", "type": "nominal"},
-            },
-        }
+        parts.layer(
+            {"type": "text", **look},
+            {"x": {"value": across}, "y": up, "text": parts.nominal(field), "description": hints},
+            rows,
+        )
         for field, across, look in (("group", -8, left), ("kernel", behind, right))
     ]
 

@@ -60,19 +60,11 @@ def _views(each: Sampled) -> list[parts.View]:
         "width": WIDTH_PX,
         "height": _IPC_PX,
         "layer": [
-            {
-                "data": parts.data(_ipc(each.series, ends)),
-                "mark": {
-                    "type": "line",
-                    "interpolate": "step-before",
-                    "color": SERIES[0],
-                    "strokeWidth": 1.5,
-                },
-                "encoding": {
-                    "x": across,
-                    "y": parts.linear_axis("ipc", "instructions / cycle"),
-                },
-            },
+            parts.layer(
+                {"type": "line", "interpolate": "step-before", "color": SERIES[0], "strokeWidth": 1.5},
+                {"x": across, "y": parts.linear_axis("ipc", "instructions / cycle")},
+                _ipc(each.series, ends),
+            ),
             *_stops(each, across),
         ],
     }
@@ -80,18 +72,13 @@ def _views(each: Sampled) -> list[parts.View]:
     if not rows:
         return [ipc]
     names = list(dict.fromkeys(row["what"] for row in rows))
-    shares: parts.View = {
-        "width": WIDTH_PX,
-        "height": _SHARES_PX,
-        "data": parts.data(rows),
-        "mark": {"type": "line", "interpolate": "step-before", "strokeWidth": 1.5},
-        "encoding": {
-            "x": across,
-            "y": parts.linear_axis("percent", "share / %", domain=(0, 100), ticks=3),
-            **parts.lines(names, "what", always=True),
-        },
-    }
-    return [ipc, shares]
+    up = parts.linear_axis("percent", "share / %", domain=(0, 100), ticks=3)
+    shares = parts.layer(
+        {"type": "line", "interpolate": "step-before", "strokeWidth": 1.5},
+        {"x": across, "y": up, **parts.lines(names, "what", always=True)},
+        rows,
+    )
+    return [ipc, {"width": WIDTH_PX, "height": _SHARES_PX, **shares}]
 
 
 def _ends(series: Series) -> np.ndarray:
@@ -126,14 +113,18 @@ def _stops(each: Sampled, across: parts.View) -> list[parts.View]:
         row = {"cycles": cycles, "rule": rule, "hint": hint(f"{rule} stops at cycle {cycles:,.0f}")}
         dash = [1, 0] if rule == each.chosen else [5, 4]
         colour = INK if rule == each.chosen else SERIES[1]
-        views.append({"data": parts.data([row]),
-                      "mark": parts.rule(color=colour, strokeDash=dash, strokeWidth=1.5),
-                      "encoding": {"x": across, **parts.hinted()}})  # fmt: skip
-        views.append({"data": parts.data([row]),
-                      "mark": {"type": "text", "align": "right", "dx": -4, "baseline": "top", "color": colour,
-                               "fontSize": 11},
-                      "encoding": {"x": across, "y": {"value": 2 + 14 * place},
-                                   "text": {"field": "rule", "type": "nominal"}}})  # fmt: skip
+        line = parts.rule(color=colour, strokeDash=dash, strokeWidth=1.5)
+        text = {
+            "type": "text",
+            "align": "right",
+            "dx": -4,
+            "baseline": "top",
+            "color": colour,
+            "fontSize": 11,
+        }
+        up = {"value": 2 + 14 * place}
+        views.append(parts.layer(line, {"x": across, **parts.hinted()}, [row]))
+        views.append(parts.layer(text, {"x": across, "y": up, "text": parts.nominal("rule")}, [row]))
     return views
 
 
