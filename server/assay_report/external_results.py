@@ -28,6 +28,7 @@ _VALUE = re.compile(r"(?:(?P<device>.+)_)?(?P<what>error|speedup)(?:_percent|_pc
 _NAMES = ("workload", "method", "suite", "device", "source")
 _FORM = "'assay docs report-format' says how such a table looks"
 _MOST_BYTES = 32 << 20
+_ERRORS = ("simulator_error_percent", "pks_error_percent", "pka_error_percent")
 _OF_SELECTIONS = {"suite", "application", "method", "parameters", "silicon_devices", "simulator", "means"}
 
 
@@ -130,12 +131,8 @@ def _imported(document: SimulationDocument) -> SimulatedEntry:
         synthetic=document.synthetic,
         silicon_devices=document.silicon_devices or document.selection.profile.devices,
         simulator=document.simulator.gpu,
-        simulator_error_percent=errors.simulator_error_percent,
-        pks_error_percent=errors.pks_error_percent,
-        pka_error_percent=errors.pka_error_percent,
-        active_simulator_error_percent=active.simulator_error_percent,
-        active_pks_error_percent=active.pks_error_percent,
-        active_pka_error_percent=active.pka_error_percent,
+        **{name: getattr(errors, name) for name in _ERRORS},
+        **{f"active_{name}": getattr(active, name) for name in _ERRORS},
         pks_speedup=errors.pks_speedup,
         pka_speedup=errors.pka_speedup,
         pka_speedup_over=errors.pka_speedup_over,

@@ -68,24 +68,6 @@ class Folded:
     figures: tuple[Plate, ...] = ()
 
 
-@dataclass(frozen=True)
-class Stretch:
-    """Workloads that are folded together; without a title they are not."""
-
-    title: str
-    workloads: tuple[Folded, ...]
-
-
-@dataclass(frozen=True)
-class Card:
-    """The verdict for a GPU: its headline, and the sentences below it."""
-
-    device: str
-    headline: str
-    details: tuple[str, ...]
-    good: bool
-
-
 def render_html(report: Report, *, with_scripts: bool = False) -> str:
     """The page of a report; every text in it is escaped.
 
@@ -104,22 +86,15 @@ def render_html(report: Report, *, with_scripts: bool = False) -> str:
         verdict=first_sentence(report),
         asked=asked_sentences(verdicts.asked, target),
         complete=verdicts.complete,
-        cards=[
-            Card(
-                gpu.device,
-                gpu.headline,
-                tuple(details_of(gpu.shortfalls, gpu.without_number, target)),
-                gpu.projections > 0 and not gpu.shortfalls and not gpu.without_number,
-            )
-            for gpu in verdicts.gpus
-        ],
+        gpus=[(gpu, details_of(gpu.shortfalls, gpu.without_number, target)) for gpu in verdicts.gpus],
         suite=Shown(suite_table(verdicts), ""),
         # With the simulator's columns the suite takes the whole width of the page.
         alone=bool(report.simulated),
         beside=[Shown(table, "") for table in filled(best_table(verdicts), flags_table(verdicts))],
         below=[Shown(table, "") for table in filled(excluded_table(verdicts))],
         figures=plates.get(None, ()),
-        stretches=_stretches(list(_workloads(report, plates))),
+        workloads=list(_workloads(report, plates)),
+        most=_WORKLOAD_LINES,
         further=[_folded(f"part-{at}", part) for at, part in enumerate(further_sections(report), 1)],
         definitions=DEFINITIONS,
         with_scripts=with_scripts,
@@ -130,18 +105,6 @@ def render_html(report: Report, *, with_scripts: bool = False) -> str:
 def _workloads(report: Report, plates: Mapping[str | None, tuple[Plate, ...]]) -> Iterator[Folded]:
     for at, part in enumerate(workload_sections(report), 1):
         yield _folded(f"workload-{at}", part, plates.get(part.title, ()))
-
-
-def _stretches(workloads: Sequence[Folded]) -> list[Stretch]:
-    if len(workloads) <= _WORKLOAD_LINES:
-        return [Stretch("", tuple(workloads))]
-    starts = range(0, len(workloads), _WORKLOAD_LINES)
-    parts = [workloads[start : start + _WORKLOAD_LINES] for start in starts]
-    return [
-        Stretch(f"Workloads {start + 1:,} to {start + len(part):,}: {part[0].title} to {part[-1].title}",
-                tuple(part))
-        for start, part in zip(starts, parts, strict=True)
-    ]  # fmt: skip
 
 
 def _folded(anchor: str, part: Section, figures: tuple[Plate, ...] = ()) -> Folded:

@@ -65,18 +65,25 @@ def latex_tabular(table: Table, label: str = "") -> str:
 
 
 def _tabular(table: Table, label: str) -> Iterator[str]:
-    positions = _fitting(table)
-    spec = "".join(_column(table.columns[at], [row[at] for row in table.rows]) for at in positions)
+    columns, spec, heads, rows = _drawn(table)
     yield r"% needs \usepackage[T1]{fontenc} \usepackage{booktabs,array,textcomp}"
     yield rf"\begin{{tabular}}{{@{{}}{spec}@{{}}}}"
     yield r"\toprule"
-    yield " & ".join(_heading(table.columns[at]) for at in positions) + r" \\ \midrule"
-    for row in table.rows:
-        yield " & ".join(_cell(row[at]) for at in positions) + r" \\"
+    yield heads + r" \\ \midrule"
+    yield from rows
     yield r"\bottomrule"
     if label:
-        yield rf"\multicolumn{{{len(positions)}}}{{@{{}}l@{{}}}}{{\footnotesize {latex_escaped(label)}}} \\"
+        yield rf"\multicolumn{{{columns}}}{{@{{}}l@{{}}}}{{\footnotesize {latex_escaped(label)}}} \\"
     yield r"\end{tabular}"
+
+
+def _drawn(table: Table) -> tuple[int, str, str, list[str]]:
+    """How many columns fit, their layout, their headings, and the rows."""
+    positions = _fitting(table)
+    spec = "".join(_column(table.columns[at], [row[at] for row in table.rows]) for at in positions)
+    heads = " & ".join(_heading(table.columns[at]) for at in positions)
+    rows = [" & ".join(_cell(row[at]) for at in positions) + r" \\" for row in table.rows]
+    return len(positions), spec, heads, rows
 
 
 def latex_escaped(text: str) -> str:
@@ -103,14 +110,11 @@ def _character(each: str) -> str:
 
 def latex_table(table: Table, facts: tuple[str, ...] = ()) -> Iterator[str]:
     """A longtable with the rules of booktabs, its title as caption; columns beyond the page are left out."""
-    positions = _fitting(table)
-    spec = "".join(_column(table.columns[at], [row[at] for row in table.rows]) for at in positions)
-    heads = " & ".join(_heading(table.columns[at]) for at in positions)
+    columns, spec, heads, rows = _drawn(table)
     yield rf"\begin{{longtable}}[l]{{@{{}}{spec}@{{}}}}"
-    yield rf"\multicolumn{{{len(positions)}}}{{@{{}}l@{{}}}}{{\textbf{{{latex_escaped(table.title)}}}}} \\"
+    yield rf"\multicolumn{{{columns}}}{{@{{}}l@{{}}}}{{\textbf{{{latex_escaped(table.title)}}}}} \\"
     yield rf"\toprule {heads} \\ \midrule \endhead"
-    for row in table.rows:
-        yield " & ".join(_cell(row[at]) for at in positions) + r" \\"
+    yield from rows
     yield r"\bottomrule"
     yield r"\end{longtable}"
     if facts:

@@ -75,33 +75,22 @@ def drawn(selection: Selection, launches: Launches) -> Drawn:
 def grouped(grouping: Grouping, launches: Launches, *, with_composition: bool = True) -> Drawn:
     """The data of figures of ``launches`` in groups; a missing value of the cost is left out."""
     quantity = grouping.quantity
-    if launches.is_on_disk:
-        return _not_drawn(quantity, launches)
+    entry = Drawn(
+        level=launches.metadata.level,
+        condition=ConditionEntry.of(launches.metadata.condition),
+        synthetic=launches.metadata.synthetic,
+        cost=PicturedCost(quantity=quantity, unit=COST_UNITS[quantity]),
+    )
+    if launches.is_on_disk:  # beyond memory, so not drawn
+        return entry
     cost = launches.table[quantity].combine_chunks().cast(pa.float64()).to_numpy(zero_copy_only=False)
+    entry.by_launch = _by_launch(grouping, launches, cost)
     labels = _labels(grouping, len(launches))
-    known = labels if with_composition else None
-    return Drawn(
-        level=launches.metadata.level,
-        condition=ConditionEntry.of(launches.metadata.condition),
-        synthetic=launches.metadata.synthetic,
-        cost=PicturedCost(quantity=quantity, unit=COST_UNITS[quantity]),
-        composition=None if known is None else _composition(grouping.groups, launches, cost, known),
-        by_launch=_by_launch(grouping, launches, cost),
-        lanes=None if labels is None else _lanes(grouping.groups, launches, cost, labels),
-    )
-
-
-def _not_drawn(quantity: str, launches: Launches) -> Drawn:
-    """What is said of launches beyond memory, which are not drawn."""
-    return Drawn(
-        level=launches.metadata.level,
-        condition=ConditionEntry.of(launches.metadata.condition),
-        synthetic=launches.metadata.synthetic,
-        cost=PicturedCost(quantity=quantity, unit=COST_UNITS[quantity]),
-        composition=None,
-        by_launch=None,
-        lanes=None,
-    )
+    if labels is not None:
+        entry.lanes = _lanes(grouping.groups, launches, cost, labels)
+        if with_composition:
+            entry.composition = _composition(grouping.groups, launches, cost, labels)
+    return entry
 
 
 def _composition(count: int, launches: Launches, cost: np.ndarray, labels: np.ndarray) -> Composition:

@@ -101,6 +101,12 @@ def log_domain(values: Iterable[float], least: float = 0.0) -> tuple[float, floa
     return max(_round(low / _KEPT_OFF, down=True), least), _round(high * _KEPT_OFF, down=False)
 
 
+def error_domain(errors: Sequence[float], more: Iterable[float] = ()) -> tuple[float, float]:
+    """The ends of a log axis of errors and ``more`` values, with room for an error of nothing at its end."""
+    low, high = log_domain([*errors, *more], LEAST_ERROR_PERCENT)
+    return (LEAST_ERROR_PERCENT if any(error < low for error in errors) else low), high
+
+
 def _round(value: float, *, down: bool) -> float:
     power = math.floor(math.log10(value))
     near = [float(f"{digit}e{power + more}") for more in (0, 1) for digit in (1, 2, 5)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from assay_report.model.common import FlagEntry
@@ -61,13 +62,11 @@ def _of_runs(members: Sequence[FailedRunEntry]) -> Excluded:
 def flag_counts(rows: Iterable[Row]) -> list[FlagCount]:
     """How many rows carry each flag; a condition that is assumed is said where it is shown."""
     flagged: dict[str, list[FlagEntry]] = {}
-    carried: dict[str, int] = {}
+    carried: Counter[str] = Counter()
     for row in rows:
+        carried.update({flag.name for flag in row.flags})
         for flag in row.flags:
-            if flag.name != ASSUMED:
-                flagged.setdefault(flag.name, []).append(flag)
-        for name in {flag.name for flag in row.flags} - {ASSUMED}:
-            carried[name] = carried.get(name, 0) + 1
+            flagged.setdefault(flag.name, []).append(flag)
     counts = [
         FlagCount(
             name=name,
@@ -77,6 +76,7 @@ def flag_counts(rows: Iterable[Row]) -> list[FlagCount]:
             detail=flags[0].detail,
         )
         for name, flags in flagged.items()
+        if name != ASSUMED
     ]
     return sorted(counts, key=lambda each: (not each.invalidates, -each.rows, each.name))
 

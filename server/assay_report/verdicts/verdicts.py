@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from assay_report.model.report import Report
@@ -94,17 +95,17 @@ def _gpu(device: str, rows: Sequence[Named], report: Report, target: float) -> G
     ]
     shortfalls.sort(key=lambda each: (not each.recommended, -each.error_percent))
     scored = sum(error_of(each.row) is not None for each in rows)
-    counts = scored, scored - len(shortfalls), len(rows) - scored
+    within, without = scored - len(shortfalls), len(rows) - scored
     here = any(each.row.is_selected_here for each in rows)
-    headline = gpu_headline(device, counts[0], counts[1], target, here)
+    headline = gpu_headline(device, scored, within, target, here)
     return GpuVerdict(
         device=device,
-        projections=counts[0],
-        within_target=counts[1],
-        without_number=counts[2],
+        projections=scored,
+        within_target=within,
+        without_number=without,
         shortfalls=shortfalls,
         headline=headline,
-        sentence="; ".join([headline, *details_of(shortfalls, counts[2], target)]) + ".",
+        sentence="; ".join([headline, *details_of(shortfalls, without, target)]) + ".",
     )
 
 
@@ -139,9 +140,7 @@ def _best(
     by_method: dict[tuple[str, str | None], list[RecommendedEntry]] = {}
     for entry in recommendations:
         by_method.setdefault((entry.device, entry.method), []).append(entry)
-    totals: dict[str, int] = {}
-    for entry in recommendations:
-        totals[entry.device] = totals.get(entry.device, 0) + 1
+    totals = Counter(entry.device for entry in recommendations)
     return [
         BestMethod(
             device=device,

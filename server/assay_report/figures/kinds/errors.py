@@ -120,7 +120,7 @@ def paired(
     series_labels = labels(list(dict.fromkeys(each.series for each in scores)))
     errors = [each.error_percent for each in points if each.error_percent is not None]
     allowed = [each.allowed_percent for each in points if each.allowed_percent is not None]
-    error_domain = _error_domain(errors, allowed)
+    error_domain = parts.error_domain(errors, allowed)
     speedup_domain = parts.log_domain(each.speedup for each in points if each.speedup is not None)
     rows = [
         _row(each, line_labels, series_labels, error_domain[0]) for each in scores if each.line in line_labels
@@ -144,11 +144,6 @@ def paired(
         workload=workload,
         described="; ".join(each.hint for each in points[:60]),
     )
-
-
-def _error_domain(errors: Sequence[float], allowed: Sequence[float]) -> tuple[float, float]:
-    low, high = parts.log_domain([*errors, *allowed], parts.LEAST_ERROR_PERCENT)
-    return (parts.LEAST_ERROR_PERCENT if any(error < low for error in errors) else low), high
 
 
 def _dearest(scores: Sequence[Scored], most: int) -> list[str]:

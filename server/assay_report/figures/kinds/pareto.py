@@ -116,9 +116,7 @@ def _on_targets(document: Mapping[str, Any]) -> Figure:
     named = labels(list(dict.fromkeys(row["method"] for row in rows)))
     axes = {}
     for key in ("error_percent", "part_error_percent"):
-        values = [row[key] for row in rows]
-        low, high = parts.log_domain(values, parts.LEAST_ERROR_PERCENT)
-        axes[key] = (parts.LEAST_ERROR_PERCENT if min(values) < low else low, high)
+        axes[key] = parts.error_domain([row[key] for row in rows])
         for row in rows:
             row[f"{key}_drawn"] = max(row[key], axes[key][0])
     for row in rows:
@@ -129,29 +127,16 @@ def _on_targets(document: Mapping[str, Any]) -> Figure:
         ),
         "y": parts.log_axis("error_percent_drawn", "worst error of the total / %", axes["error_percent"]),
     }
-    series = parts.series(list(named), "method", "method", columns=6)
-    drawn_keys = ("error_percent_drawn", "part_error_percent_drawn")
+    keys = ("error_percent_drawn", "part_error_percent_drawn")
     starred = sorted((row for row in rows if row["star"]), key=lambda row: row["part_error_percent"])
-    line = {
-        "data": parts.data({key: row[key] for key in drawn_keys} for row in starred),
-        "mark": {"type": "line", "color": QUIET, "strokeDash": [5, 4], "strokeWidth": 1.5},
-        "encoding": place,
-    }  # fmt: skip
     caption = (
         f"At a speedup of {there['speedup']:,.4g}; worst of {len(there['targets']):,} other GPUs. Large "
         "marks and the dashed line: stars, which no other beats in both. Below and to the left is better."
     )
-    return made(
-        name,
-        title,
-        caption,
-        {"width": WIDTH_PX - 40, "height": _HEIGHT_PX, "layer": [
-            line,
-            _marks([row for row in rows if not row["star"]], place, series, size=50, opacity=0.75),
-            _marks(starred, place, series, size=150, opacity=1),
-        ]},
-        described="; ".join(row["hint"] for row in rows),
-    )  # fmt: skip
+    others = [row for row in rows if not row["star"]]
+    line = [{key: row[key] for key in keys} for row in starred]
+    view = _scatter(line, others, starred, place, list(named), small_size=50)
+    return made(name, title, caption, view, described="; ".join(row["hint"] for row in rows))
 
 
 def traded(name: str, title: str, caption: str, points: Sequence[Traded]) -> Figure:
@@ -159,9 +144,7 @@ def traded(name: str, title: str, caption: str, points: Sequence[Traded]) -> Fig
     if not points:
         return without_data(name, title, "No method has both an error and a speedup.")
     errors = [each.error_percent for each in points]
-    up = parts.log_domain(errors, parts.LEAST_ERROR_PERCENT)
-    if min(errors) < up[0]:  # an error of nothing has no place on a log axis
-        up = (parts.LEAST_ERROR_PERCENT, up[1])
+    up = parts.error_domain(errors)
     across = parts.log_domain([each.speedup for each in points])
     named = labels(list(dict.fromkeys(each.series for each in points)))
     rows: list[dict[str, Any]] = [
@@ -176,26 +159,32 @@ def traded(name: str, title: str, caption: str, points: Sequence[Traded]) -> Fig
         "x": parts.log_axis("speedup", "speedup (total / representatives' cost)", across),
         "y": parts.log_axis("error_drawn", "error / %", up),
     }
-    series = parts.series(list(named), "method", "method", columns=6)
-    line = {
-        "data": parts.data({key: row[key] for key in ("speedup", "error_drawn")} for row in best),
-        "mark": {"type": "line", "color": QUIET, "strokeDash": [5, 4], "strokeWidth": 1.5},
-        "encoding": place,
-    }
-    small_ones = _marks([row for row in rows if not row["large"]], place, series, size=36, opacity=0.75)
-    large_ones = _marks(large, place, series, size=150, opacity=1)
+    line = [{key: row[key] for key in ("speedup", "error_drawn")} for row in best]
+    small = [row for row in rows if not row["large"]]
     low = f" Errors below {up[0]:g} % are drawn at {up[0]:g} %." if min(errors) < up[0] else ""
     return made(
         name,
         title,
         f"{caption} Below and to the right is better.{low}",
-        {"width": WIDTH_PX - 40, "height": _HEIGHT_PX, "layer": [line, small_ones, large_ones]},
+        _scatter(line, small, large, place, list(named), small_size=36),
         described="; ".join(row["hint"] for row in large),
     )
 
 
-def _marks(rows: Sequence[dict[str, Any]], place: parts.View, series: parts.View, **look: Any) -> parts.View:
-    return parts.layer(parts.points(**look), {**place, **series, **parts.hinted()}, rows)
+def _scatter(
+    line: list[dict[str, Any]], small: list[dict[str, Any]], large: list[dict[str, Any]], place: parts.View,
+    methods: list[str], *, small_size: int,
+) -> parts.View:  # fmt: skip
+    """A dashed line, and small and large marks by method."""
+    look = {"type": "line", "color": QUIET, "strokeDash": [5, 4], "strokeWidth": 1.5}
+    series = parts.series(methods, "method", "method", columns=6)
+    marks = {**place, **series, **parts.hinted()}
+    layers = [
+        parts.layer(look, place, line),
+        parts.layer(parts.points(size=small_size, opacity=0.75), marks, small),
+        parts.layer(parts.points(size=150, opacity=1), marks, large),
+    ]
+    return {"width": WIDTH_PX - 40, "height": _HEIGHT_PX, "layer": layers}
 
 
 def _drawable(error: Any, speedup: Any) -> bool:
