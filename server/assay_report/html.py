@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from assay_report.figures import forms, gallery, interactive
 from assay_report.figures.figure import Figure
 from assay_report.figures.finishing import width_of
 from assay_report.model.report import Report
-from assay_report.tables.sections import DEFINITIONS, Section, further_sections, workload_sections
-from assay_report.tables.table import Table, condensed, filled
+from assay_report.tables.sections import DEFINITIONS, further_sections, workload_sections
+from assay_report.tables.table import condensed, filled
 from assay_report.tables.verdicts import best_table, excluded_table, flags_table, suite_table
+from assay_report.templating import environment
 from assay_report.texts import mark, origin
 from assay_report.verdicts.sentences import asked_sentences
 from assay_report.verdicts.verdicts import details_of, first_sentence, verdicts_of
-from assay_sampling.errors import MissingExtraError
-from assay_sampling.visible import visible
 
 if TYPE_CHECKING:
-    from jinja2 import Template
     from markupsafe import Markup
 
 # So many lines of workloads fit below the first screen; more are folded into stretches.
@@ -29,14 +27,6 @@ _WORKLOAD_LINES = 40
 _TALL_PX = 820
 # Beside another one its text would be smaller than 11 px in a window of 1400.
 _WIDE_PX = 720
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A table as the page draws it: ``facts`` are the columns in which all rows agree."""
-
-    table: Table
-    facts: str
 
 
 @dataclass(frozen=True)
@@ -57,17 +47,6 @@ class Plate:
     wide: bool = False
 
 
-@dataclass(frozen=True)
-class Folded:
-    """A folded section; ``anchor`` is its address within the page."""
-
-    anchor: str
-    title: str
-    lead: str
-    tables: tuple[Shown, ...]
-    figures: tuple[Plate, ...] = ()
-
-
 def render_html(report: Report, *, with_scripts: bool = False) -> str:
     """The page of a report; every text in it is escaped.
 
@@ -79,38 +58,28 @@ def render_html(report: Report, *, with_scripts: bool = False) -> str:
     figures = gallery.of_report(report)
     plates = _plates(figures, with_scripts=with_scripts)
     target = verdicts.target_error_percent
-    return _template().render(
+    template = environment("assay_report").get_template("report.html.j2")
+    return template.render(
         title=f"Assay: {report.campaign.name}{mark(report)}",
         synthetic=report.campaign.synthetic,
         origin=origin(report),
         verdict=first_sentence(report),
         asked=asked_sentences(verdicts.asked, target),
-        complete=verdicts.complete,
         gpus=[(gpu, details_of(gpu.shortfalls, gpu.without_number, target)) for gpu in verdicts.gpus],
-        suite=Shown(suite_table(verdicts), ""),
+        suite=suite_table(verdicts),
         # With the simulator's columns the suite takes the whole width of the page.
         alone=bool(report.simulated),
-        beside=[Shown(table, "") for table in filled(best_table(verdicts), flags_table(verdicts))],
-        below=[Shown(table, "") for table in filled(excluded_table(verdicts))],
-        figures=plates.get(None, ()),
-        workloads=list(_workloads(report, plates)),
+        beside=filled(best_table(verdicts), flags_table(verdicts)),
+        below=filled(excluded_table(verdicts)),
+        condensed=condensed,
+        figures=plates,
+        workloads=list(workload_sections(report)),
         most=_WORKLOAD_LINES,
-        further=[_folded(f"part-{at}", part) for at, part in enumerate(further_sections(report), 1)],
+        further=list(further_sections(report)),
         definitions=DEFINITIONS,
         with_scripts=with_scripts,
         scripts=_scripts(figures) if with_scripts else "",
     )
-
-
-def _workloads(report: Report, plates: Mapping[str | None, tuple[Plate, ...]]) -> Iterator[Folded]:
-    for at, part in enumerate(workload_sections(report), 1):
-        yield _folded(f"workload-{at}", part, plates.get(part.title, ()))
-
-
-def _folded(anchor: str, part: Section, figures: tuple[Plate, ...] = ()) -> Folded:
-    shown = [condensed(table) for table in part.tables]
-    tables = tuple(Shown(table, "; ".join(facts)) for table, facts in shown)
-    return Folded(anchor, part.title, part.lead, tables, figures)
 
 
 def _plates(figures: Sequence[Figure], *, with_scripts: bool) -> dict[str | None, tuple[Plate, ...]]:
@@ -145,26 +114,3 @@ def _scripts(figures: Sequence[Figure]) -> Markup:
     from markupsafe import Markup  # noqa: PLC0415 - comes with the server extra
 
     return Markup(interactive.specifications(figures) + interactive.starting_script(forms.bundle()))
-
-
-def shown(value: Any) -> Any:
-    """What an expression of a template prints: markup of our own as it is; in foreign text, which is escaped
-    afterwards, nothing hidden."""
-    # Markup is a kind of text that has this method.
-    return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
-
-
-def _template() -> Template:
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
-    except ImportError as missing:
-        raise MissingExtraError("HTML report", "jinja2", "server") from missing
-    environment = Environment(
-        loader=PackageLoader("assay_report", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=shown,
-    )
-    return environment.get_template("report.html.j2")

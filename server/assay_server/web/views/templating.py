@@ -1,56 +1,36 @@
-"""The templates of the page. Every text is escaped, and characters that hide or turn text are shown."""
+"""The templates of the page, and the regions that they draw."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from jinja2 import Environment
 
 from assay_core.program import distribution_version
-from assay_sampling.visible import visible
+from assay_report.templating import environment
 from assay_server.web.views import words
 from assay_server.web.views.region import Region
 
 STATIC = ("page.css", "live.js")
 
 
-def _shown(value: Any) -> Any:
-    """What an expression prints: markup of our own as it is, foreign text made visible, then escaped."""
-    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
 @cache
-def environment() -> Environment:
-    """The environment of all templates."""
-    made = Environment(
-        loader=PackageLoader("assay_server.web", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        auto_reload=False,  # it would ask the disk with every row
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_shown,
-    )
-    made.filters |= {
-        "span": words.span,
-        "moment": words.moment,
-        "amount": words.amount,
-        "size": words.size,
-        "percent": words.percent,
-        "condition": words.condition,
-        "figure_id": lambda name: element_id("f", name),
+def _environment() -> Environment:
+    pages = environment("assay_server.web")
+    pages.filters |= {
+        name: getattr(words, name) for name in ("span", "moment", "amount", "size", "percent", "condition")
     }
-    return made
+    pages.filters["figure_id"] = partial(element_id, "f")
+    return pages
 
 
 def rendered(template: str, **given: Any) -> str:
     """A template with its values."""
-    return environment().get_template(template).render(**given)
+    return _environment().get_template(template).render(**given)
 
 
 def part(name: str, **values: Any) -> Region:
