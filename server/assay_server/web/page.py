@@ -32,8 +32,7 @@ from assay_server.web.auth.guarding import Guarding
 from assay_server.web.auth.sessions import Sessions
 from assay_server.web.live import LivePages
 from assay_server.web.report_processes import Conversions, Studio
-from assay_server.web.routes import downloads, logging_in
-from assay_server.web.routes.acting import ACTIONS, act
+from assay_server.web.routes import downloads, forms
 from assay_server.web.routes.context import Asking
 from assay_server.web.routes.problems import no_such_page, problem
 from assay_server.web.routes.watching import Watching
@@ -158,9 +157,9 @@ def _routes(asking: Asking, live: LivePages) -> list[Route]:
 
     campaign = "/campaigns/{campaign_id}"
     return [
-        route("/login", "login", partial(logging_in.page, asking)),
-        route("/login", "log in", partial(logging_in.log_in, asking), "POST"),
-        route("/logout", "log out", partial(logging_in.log_out, asking), "POST"),
+        route("/login", "login", partial(forms.login_page, asking)),
+        route("/login", "log in", partial(forms.log_in, asking), "POST"),
+        route("/logout", "log out", partial(forms.log_out, asking), "POST"),
         route("/static/{release}/{name}", "static", _static),
         page("/", kinds.CAMPAIGNS),
         page(campaign, kinds.CAMPAIGN),
@@ -173,7 +172,10 @@ def _routes(asking: Asking, live: LivePages) -> list[Route]:
         route(campaign + "/figures/{figure}.svg", "figure", partial(downloads.figure, asking)),
         route(f"{campaign}/records", "records", partial(downloads.records, asking)),
         route(campaign + "/records/{run_id}/{slice:int}.parquet", "file", partial(downloads.file, asking)),
-        *(route(f"{campaign}/{name}", name, partial(act, asking, name), "POST") for name in ACTIONS),
+        *(
+            route(f"{campaign}/{name}", name, partial(forms.act, asking, name), "POST")
+            for name in forms.ACTIONS
+        ),
     ]
 
 

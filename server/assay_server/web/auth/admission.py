@@ -11,13 +11,7 @@ from typing import TypeVar
 
 from assay_core.identity.roles import OWNER_NAME, Role
 from assay_sampling.errors import AssayError, NotIdentifiedError, NotPermittedError
-from assay_server.access.audit import (
-    DONE,
-    begin_note,
-    forget_note,
-    note_caller,
-    note_subject,
-)
+from assay_server.access.audit import DONE, begin_note, forget_note, note_caller, note_subject
 from assay_server.access.caller import OWNER_ID, Caller, How, called_by
 from assay_server.access.table import require_allowed, rule_of
 from assay_server.rpc.errors import status_code
@@ -42,14 +36,11 @@ def caller_of_session(access: Access, session: WebLogin | None, address: str) ->
     identity = access.directory.identity(session.identity_id)
     if identity is None:
         raise NotIdentifiedError("session", "the server does not know its identity", _LOG_IN)
+    who = f"{identity.kind} {identity.name}"
     if identity.revoked_at_ms:
-        raise NotPermittedError(
-            f"{identity.kind} {identity.name}", "its identity was revoked", "ask an admin of the server"
-        )
+        raise NotPermittedError(who, "its identity was revoked", "ask an admin of the server")
     if access.directory.is_withdrawn(session.serial):
-        raise NotPermittedError(
-            f"{identity.kind} {identity.name}", "the certificate of its link was withdrawn", _LOG_IN
-        )
+        raise NotPermittedError(who, "the certificate of its link was withdrawn", _LOG_IN)
     return Caller(
         identity.identity_id,
         identity.name,
@@ -97,9 +88,10 @@ def call_as(
             result = answered()
         except Exception as error:
             forget_note()
-            known = isinstance(error, AssayError)
-            outcome = status_code(error).name.lower() if isinstance(error, AssayError) else "internal"
-            access.audit.end(note, outcome, str(error) if known else type(error).__name__)
+            outcome, detail = "internal", type(error).__name__
+            if isinstance(error, AssayError):
+                outcome, detail = status_code(error).name.lower(), str(error)
+            access.audit.end(note, outcome, detail)
             raise
         forget_note()
         access.audit.end(note, DONE, "")

@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import secrets
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 
 from assay_sampling.errors import NotIdentifiedError, NotPermittedError, StorageError
@@ -136,16 +136,12 @@ class Sessions:
         """Drop sessions that have ended, and the oldest where there are too many."""
         alive = [each for each in self._still_there(store) if each.opened]
         mine = [each for each in alive if each.identity_id == identity_id]
-        gone = _keys(mine[: max(0, len(mine) - _MOST_OF_ONE + 1)])
-        left = [each for each in alive if each.key not in gone]
-        gone |= _keys(left[: max(0, len(left) - _MOST_SESSIONS + 1)])
+        gone = {each.key for each in mine[: max(0, len(mine) - _MOST_OF_ONE + 1)]}
+        left = [each.key for each in alive if each.key not in gone]
+        gone.update(left[: max(0, len(left) - _MOST_SESSIONS + 1)])
         store.forget_web_logins(sorted(gone))
         for key in gone:
             self._logins.pop(key, None)
-
-
-def _keys(logins: Iterable[WebLogin]) -> set[str]:
-    return {each.key for each in logins}
 
 
 def is_owners(session: WebLogin) -> bool:

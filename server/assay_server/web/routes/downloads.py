@@ -36,30 +36,30 @@ async def report(asking: Asking, request: Request) -> Response:
     """The report in the form that the path names."""
     caller, campaign_id = await asking.caller(request), request.path_params["campaign_id"]
     form = request.path_params["form"]
-    if form in _MADE:
-        made, media = _MADE[form]
-        if form == "parquet":
-            stored = partial(asking.campaign.report_rows, campaign_id)
-            rows = await asking.of_campaign(REPORT_CALL, caller, stored, campaign_id)
-            if rows is not None:
-                return _download(rows, media, f"{campaign_id}.parquet", {})
-        find = partial(asking.campaign.report, ReportRequest(campaign_id, ReportFormat.JSON))
-        document = await asking.of_campaign(REPORT_CALL, caller, find, campaign_id)
-        data = await asking.conversions.form(document, made)
-        return Response(data, media_type=media, headers=_kept_as(f"{campaign_id}.{form}"))
-    if form not in tuple(ReportFormat):
+    made, name = _MADE.get(form), f"{campaign_id}.{form}"
+    if made is None and form not in tuple(ReportFormat):
         known = ", ".join((*ReportFormat, *_MADE))
         raise ParameterError("report", f"there is no form {form[:20]!r}", f"take {known}")
-    find = partial(asking.campaign.report, ReportRequest(campaign_id, ReportFormat(form)))
+    if form == "parquet":
+        stored = partial(asking.campaign.report_rows, campaign_id)
+        rows = await asking.of_campaign(REPORT_CALL, caller, stored, campaign_id)
+        if rows is not None:
+            return FileResponse(rows, media_type=_MADE[form][1], filename=name)
+    stored_form = ReportFormat.JSON if made is not None else ReportFormat(form)
+    find = partial(asking.campaign.report, ReportRequest(campaign_id, stored_form))
     document = await asking.of_campaign(REPORT_CALL, caller, find, campaign_id)
-    is_page = form == ReportFormat.HTML
-    media = "text/html" if is_page else "application/json"
-    name = None if is_page else f"{campaign_id}.{form}"
-    headers = {"Content-Security-Policy": REPORT_POLICY} if is_page else {}
-    if isinstance(document, Path):
-        return _download(document, media, name, headers)
-    placed = {} if name is None else _kept_as(name)
-    return Response(document, media_type=media, headers={**headers, **placed})
+    kept = {"Content-Disposition": f'attachment; filename="{name}"'}
+    if made is not None:
+        data = await asking.conversions.form(document, made[0])
+        return Response(data, media_type=made[1], headers=kept)
+    if form == ReportFormat.HTML:  # it is shown
+        policy = {"Content-Security-Policy": REPORT_POLICY}
+        if isinstance(document, Path):
+            return FileResponse(document, media_type="text/html", headers=policy)
+        return Response(document, media_type="text/html", headers=policy)
+    if isinstance(document, Path):  # of which a browser may ask for a part (RFC 9110, 14)
+        return FileResponse(document, media_type="application/json", filename=name)
+    return Response(document, media_type="application/json", headers=kept)
 
 
 async def figure(asking: Asking, request: Request) -> Response:
@@ -86,23 +86,13 @@ async def records(asking: Asking, request: Request) -> Response:
 
 async def file(asking: Asking, request: Request) -> Response:
     """One published Parquet file."""
-    caller, given = await asking.caller(request), request.path_params
-    campaign_id = given["campaign_id"]
-    find = partial(asking.campaign.record_file, campaign_id, given["run_id"], given["slice"])
+    caller, path_of = await asking.caller(request), request.path_params
+    campaign_id = path_of["campaign_id"]
+    find = partial(asking.campaign.record_file, campaign_id, path_of["run_id"], path_of["slice"])
     call = "assay.v1.RecordsService/ReadRecords"
     path, piece, close = await asking.of_campaign(call, caller, find, campaign_id)
     name = f"{piece.run_id}-slice-{piece.index:05d}.parquet"
     # Its hash names its content: a download goes on only with the same file (RFC 9110, 13.1.5).
     headers = {"ETag": f'"{piece.content_hash}"'}
-    return _download(path, "application/vnd.apache.parquet", name, headers, BackgroundTask(close))
-
-
-def _download(
-    path: Path, media: str, name: str | None, headers: Mapping[str, str], then: BackgroundTask | None = None
-) -> FileResponse:
-    """A file, of which a browser may ask for a part (RFC 9110, 14); ``name`` None: it is shown, not kept."""
-    return FileResponse(path, media_type=media, filename=name, headers=dict(headers), background=then)
-
-
-def _kept_as(name: str) -> dict[str, str]:
-    return {"Content-Disposition": f'attachment; filename="{name}"'}
+    media, then = "application/vnd.apache.parquet", BackgroundTask(close)
+    return FileResponse(path, media_type=media, filename=name, headers=headers, background=then)

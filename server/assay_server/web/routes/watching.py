@@ -20,8 +20,8 @@ from assay_server.access.caller import Caller, sight_of
 from assay_server.rpc.quotas import ConcurrencyLimit
 from assay_server.web.auth.admission import call_as, caller_of_session, may_call
 from assay_server.web.live import LivePages
-from assay_server.web.routes.acting import ACTIONS
 from assay_server.web.routes.context import Asking, number
+from assay_server.web.routes.forms import ACTIONS
 from assay_server.web.views import pages as kinds
 from assay_server.web.views.filters import NO_FILTER, Filter
 from assay_server.web.views.pages import STANDS_FOR, PageAsked

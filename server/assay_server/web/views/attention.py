@@ -38,23 +38,18 @@ def reasons(noted: Sequence[NotedRuns]) -> list[Reason]:
     for alike in noted:
         why = alike.failure
         if why is not None:
-            key: tuple[str, ...] = ("failure", why.failure_class, why.cause, why.remedy)
             reason = Reason(Severity.FAILED, why.failure_class, why.cause, why.remedy)
+            key: tuple[str, ...] = ("failure", why.failure_class, why.cause, why.remedy)
             merged.setdefault(key, reason).run_ids.extend(alike.run_ids)
         for flag in alike.flags:
-            key = ("flag", flag.name, str(flag.invalidates))
-            kind = FLAGS.get(flag.name)
             severity = Severity.INVALID if flag.invalidates else Severity.REMARK
-            reason = Reason(
-                severity, flag.name, kind.cause if kind else "", kind.remedy if kind else "update the server"
-            )
-            merged.setdefault(key, reason).run_ids.extend(alike.run_ids)
+            kind = FLAGS.get(flag.name)
+            meaning = (kind.cause, kind.remedy) if kind else ("", "update the server")
+            key = ("flag", flag.name, severity.name)
+            merged.setdefault(key, Reason(severity, flag.name, *meaning)).run_ids.extend(alike.run_ids)
             details.setdefault(key, set()).add(flag.detail)
     for key, texts in details.items():
         detail = texts.pop() if len(texts) == 1 else ""
         if detail:  # what is true of all of these runs says more than what the flag means
             merged[key].cause = detail
     return sorted(merged.values(), key=lambda reason: (reason.severity, -len(reason.run_ids)))
-
-
-__all__ = ["MOST_REASONS", "Reason", "Severity", "reasons"]
