@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from assay_client.files import AnyPath
 from assay_report.figures import forms
 from assay_report.figures.figure import Figure
-from assay_report.figures.paper import PAGE_PT
+from assay_report.figures.widths import PAGE_PT
 
 if TYPE_CHECKING:
     import altair

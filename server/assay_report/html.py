@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from assay_report.figures import forms, gallery, interactive
 from assay_report.figures.figure import Figure
-from assay_report.figures.finishing import width_of
+from assay_report.figures.finishing import height_of, width_of
 from assay_report.model.report import Report
 from assay_report.tables.sections import DEFINITIONS, further_sections, workload_sections
 from assay_report.tables.table import condensed, filled
@@ -98,7 +98,7 @@ def _plates(figures: Sequence[Figure], *, with_scripts: bool) -> dict[str | None
             caption = f"{figure.title}: not drawn, because {without.cause}; {without.remedy}."
         else:
             caption = figure.caption if drawn else _how_to_see(figure, with_scripts=with_scripts)
-        tall = drawn is not None and forms.height_px(figure) > _TALL_PX
+        tall = drawn is not None and height_of(drawn) > _TALL_PX
         wide = drawn is not None and width_of(drawn) > _WIDE_PX
         plate = Plate(figure.name, figure.title, caption, drawn, narrow, tall, wide)
         by_workload[figure.workload] = (*by_workload.get(figure.workload, ()), plate)

@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from assay_report.figures.finishing import width_of
-from assay_report.figures.narrow import NARROW_PX
+from assay_report.figures.widths import NARROW_PX
 from assay_server.campaigns.errors import NotYetError, UnknownThingError
 from assay_server.web.report_processes import Source, Studio, described
 from assay_server.web.views.templating import rendered

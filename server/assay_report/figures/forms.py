@@ -17,9 +17,8 @@ from typing import Any
 from assay_core.files.durable import write_atomically
 from assay_report.figures import interactive
 from assay_report.figures.figure import EXTRA, Figure
-from assay_report.figures.finishing import at_most, finished, height_of, width_of
-from assay_report.figures.narrow import NARROW_PX, narrowed
-from assay_report.figures.paper import PAGE_PT, fitted, in_paper_text, plot_width
+from assay_report.figures.finishing import at_most, finished, width_of
+from assay_report.figures.widths import NARROW_PX, PAGE_PT, fitted, in_paper_text, narrowed, plot_width
 from assay_sampling.errors import MissingExtraError, ParameterError
 
 VEGA_LITE = "6.4"
@@ -60,7 +59,7 @@ def svg(figure: Figure, *, styled: bool = True) -> str:
 
 
 def narrow_svg(figure: Figure, *, styled: bool = True) -> str:
-    """The figure as SVG for a phone, :data:`assay_report.figures.narrow.NARROW_PX` wide at most.
+    """The figure as SVG for a phone, :data:`assay_report.figures.widths.NARROW_PX` wide at most.
 
     ``styled`` as for :func:`svg`, whose style sheet serves both on one page.
     """
@@ -78,11 +77,6 @@ def _narrow_svg(spec: bytes, title: str, described: str, styled: bool) -> str:
         fitting = narrowed(wide_spec, plot_width(fitting) + NARROW_PX - width_of(drawn))
         drawn = _drawn(fitting)
     return finished(at_most(drawn, NARROW_PX), title, described, b"narrow" + spec, styled=styled)
-
-
-def height_px(figure: Figure) -> float:
-    """The height of the figure as SVG."""
-    return height_of(svg(figure))
 
 
 @lru_cache(maxsize=_REMEMBERED)

@@ -36,12 +36,7 @@ class FailureEntry(Part):
 
     @classmethod
     def of(cls, failure: Failure) -> FailureEntry:
-        return cls(
-            failure_class=failure.failure_class,
-            subject=failure.subject,
-            cause=failure.cause,
-            remedy=failure.remedy,
-        )
+        return cls(**{name: getattr(failure, name) for name in cls.model_fields})
 
 
 class FailedRunEntry(Part):

@@ -103,11 +103,12 @@ _COLD_STARTS: list[Filled[_Line[ColdStartEntry, SelectionDifference]]] = [
     numbers("launches", lambda line: count(line.entry.launches)),
     numbers("difference", lambda line: percent(line.entry.weighted_difference_percent), "%"),
     numbers("median", lambda line: percent(line.entry.median_difference_percent), "%"),
-    numbers("worst", lambda line: _worst_difference(line.entry), "%"),
+    numbers("worst", lambda line: percent(getattr(line.entry.worst, "difference_percent", None)), "%"),
     names("worst launch", lambda line: _worst(line.entry), clips=True),
     names("instructions moved / %", lambda line: _moved(line.entry), width=Width.WIDE),
     names("method", lambda line: ABSENT if line.each is None else line.each.method),
-    numbers("by representatives", lambda line: _by_representatives(line.each), "%"),
+    numbers("by representatives",
+            lambda line: percent(getattr(line.each, "weighted_difference_percent", None)), "%"),
     numbers("error if they start cold", lambda line: _cold(line.each, "representatives", "cold_start"), "%",
             optional=True),
     numbers("of it cold start", lambda line: _cold(line.each, "cold_start"), "points", optional=True),
@@ -124,20 +125,12 @@ _OF_COLD_STARTS = (
 )
 
 
-def _worst_difference(entry: ColdStartEntry) -> str:
-    return ABSENT if entry.worst is None else percent(entry.worst.difference_percent)
-
-
 def _worst(entry: ColdStartEntry) -> str:
     return ABSENT if entry.worst is None else f"{entry.worst.launch:,} {entry.worst.kernel}"
 
 
 def _moved(entry: ColdStartEntry) -> str:
     return ", ".join(percent(each.share_percent) for each in entry.instruction_shares or ()) or ABSENT
-
-
-def _by_representatives(each: SelectionDifference | None) -> str:
-    return ABSENT if each is None else percent(each.weighted_difference_percent)
 
 
 def _cold(each: SelectionDifference | None, *parts: str) -> str:

@@ -8,19 +8,11 @@ from dataclasses import dataclass
 from assay_report.model.scores import Row
 from assay_report.tables.table import Filled, Table, names, numbers, table_of
 from assay_report.texts import ABSENT, LAUNCHES, RowWords, count, method_names, percent, ratio, with_sign
+from assay_report.verdicts.errors import PARTS
 from assay_sampling.documents.common import ErrorDecomposition, GroupSpreadEntry
 
 POINTS = "points"
-PART_NAMES = {
-    "representatives": "representatives",
-    "labels": "labels",
-    "group_spread": "group spread",
-    "kernels_never_profiled": "kernels never profiled",
-    "unmatched": "unmatched",
-    "cold_start": "cold start",
-    "projection_within_launches": "projection within launches",
-    "not_separated": "not separated",
-}
+PART_NAMES = {name: name.replace("_", " ") for name in PARTS}
 _ADD_UP = "Points of the true total; the parts of a row add up to its signed error. A dash: not measured."
 
 

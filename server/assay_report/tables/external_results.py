@@ -13,7 +13,7 @@ from assay_report.model.scores import Row
 from assay_report.tables.table import Filled, Table, Width, names, numbers, table_of
 from assay_report.tables.verdicts import SIMULATED, simulated_columns
 from assay_report.texts import ABSENT, count, percent, ratio, text
-from assay_report.verdicts.target import error_of
+from assay_report.verdicts.errors import error_of
 
 _OTHER_RUNS = (
     "Published numbers are of other GPUs, inputs and releases of the same workloads: they show the order of "

@@ -22,8 +22,8 @@ from assay_report.tables.selections import (
 from assay_report.tables.summary import summary_table
 from assay_report.tables.table import Table, filled
 from assay_report.tables.verdicts import shortfalls_table, suite_table
+from assay_report.verdicts.errors import error_of
 from assay_report.verdicts.sentences import counted, percentage
-from assay_report.verdicts.target import error_of
 from assay_report.verdicts.verdicts import verdicts_of
 
 DEFINITIONS: tuple[tuple[str, str], ...] = (
@@ -72,14 +72,13 @@ class Section:
     title: str
     lead: str
     tables: tuple[Table, ...]
-    rows: tuple[Row, ...] = ()
 
 
 def workload_sections(report: Report) -> Iterator[Section]:
     """A section for each workload."""
     target = verdicts_of(report).target_error_percent
     for name, rows in by_workload(report.rows).items():
-        yield Section(name, workload_line(rows, target), tuple(workload_tables(report, rows)), tuple(rows))
+        yield Section(name, workload_line(rows, target), tuple(workload_tables(report, rows)))
 
 
 def further_sections(report: Report) -> Iterator[Section]:

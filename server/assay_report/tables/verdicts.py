@@ -72,18 +72,14 @@ _Entry = TypeVar("_Entry")
 def simulated_columns(of: Callable[[_Entry], SuiteSimulated | SimulatedEntry | None]) -> list[Filled[_Entry]]:
     """The simulator's columns of PKA's Table 4."""
 
-    def errors(name: str) -> Callable[[_Entry], str]:
-        return lambda entry: _of_cycles(of(entry), name)
-
-    def speedup(name: str) -> Callable[[_Entry], str]:
-        return lambda entry: _speedup(of(entry), name)
-
     return [
-        numbers("simulator error (active)", errors("simulator_error_percent"), "%"),
-        numbers("PKS error (active)", errors("pks_error_percent"), "%"),
-        numbers("PKA error (active)", errors("pka_error_percent"), "%"),
-        numbers("PKS speedup", speedup("pks_speedup")),
-        numbers("PKA speedup", speedup("pka_speedup")),
+        numbers(
+            "simulator error (active)", lambda entry: _of_cycles(of(entry), "simulator_error_percent"), "%"
+        ),
+        numbers("PKS error (active)", lambda entry: _of_cycles(of(entry), "pks_error_percent"), "%"),
+        numbers("PKA error (active)", lambda entry: _of_cycles(of(entry), "pka_error_percent"), "%"),
+        numbers("PKS speedup", lambda entry: _speedup(of(entry), "pks_speedup")),
+        numbers("PKA speedup", lambda entry: _speedup(of(entry), "pka_speedup")),
     ]
 
 

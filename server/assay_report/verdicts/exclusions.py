@@ -10,8 +10,8 @@ from assay_report.model.runs import FailedRunEntry
 from assay_report.model.scores import Row
 from assay_report.model.verdicts import Excluded, FlagCount
 from assay_report.texts import ASSUMED, refused_text
+from assay_report.verdicts.errors import error_of
 from assay_report.verdicts.suite import Named
-from assay_report.verdicts.target import error_of
 from assay_sampling.running.validity import invalidates
 
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from assay_report.model.scores import Row
 from assay_report.model.verdicts import SuiteEntry
 from assay_report.texts import condition_text
-from assay_report.verdicts.causes import PART_NAMES
-from assay_report.verdicts.target import error_of
+from assay_report.verdicts.errors import PARTS, error_of
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ def _largest_mean_part(rows: Sequence[Row]) -> tuple[str | None, float | None]:
         return None, None
     means = {
         name: math.fsum(abs(getattr(each, name) or 0.0) for each in parts) / len(parts)
-        for name in PART_NAMES
+        for name in PARTS
         if any(getattr(each, name) is not None for each in parts)
     }
     return max(means.items(), key=lambda mean: mean[1], default=(None, None))

@@ -9,12 +9,11 @@ from assay_report.model.report import Report
 from assay_report.model.scores import RecommendedEntry, Row
 from assay_report.model.verdicts import Asked, BestMethod, GpuVerdict, Shortfall, SuiteEntry, Verdicts
 from assay_report.texts import condition_text, method_names
-from assay_report.verdicts.causes import cause_of
+from assay_report.verdicts.errors import cause_of, error_of, hold_against, target_of
 from assay_report.verdicts.exclusions import excluded, flag_counts
 from assay_report.verdicts.overall import overall_of
 from assay_report.verdicts.sentences import gpu_details, gpu_headline, shortfall_sentence
 from assay_report.verdicts.suite import Named, suite_entries
-from assay_report.verdicts.target import error_of, hold_against, target_of
 
 
 def judge(report: Report) -> Report:

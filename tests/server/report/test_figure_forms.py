@@ -21,9 +21,8 @@ from assay_report.figures import forms, gallery, parts, theme
 from assay_report.figures.figure import Figure, without_data
 from assay_report.figures.finishing import width_of
 from assay_report.figures.kinds import composition, errors, timeline
-from assay_report.figures.narrow import NARROW_PX
-from assay_report.figures.paper import fitted, in_paper_text
 from assay_report.figures.text import labels, number, shortened
+from assay_report.figures.widths import NARROW_PX, fitted, in_paper_text
 from assay_report.model.drawn import Drawn
 from assay_report.model.scores import Row
 from assay_report.reading import read_report
