@@ -16,6 +16,7 @@ from assay_report.html import render_html
 from assay_report.markdown import escaped, render_markdown
 from assay_report.model.report import Report
 from assay_report.reading import parse_report
+from assay_report.tables.scores import summary_table
 from assay_report.tables.sections import (
     by_workload,
     further_sections,
@@ -23,7 +24,6 @@ from assay_report.tables.sections import (
     workload_sections,
     workload_tables,
 )
-from assay_report.tables.summary import summary_table
 from assay_report.tables.table import Cell, Table, Width, condensed, names, numbers, table_of
 from assay_report.tables.verdicts import first_tables
 from assay_report.verdicts.verdicts import verdicts_of

@@ -26,7 +26,7 @@ from assay_server.web.auth.sessions import csrf_token
 from assay_server.web.live import LivePages
 from assay_server.web.views.region import Drawing, Region, difference
 from assay_server.web.views.results import results_of
-from assay_server.web.views.words import amount, span
+from assay_server.web.views.templating import amount, span
 from tests.support.identity.tls_lab import authority_of
 from tests.support.server.made_reports import HOSTILE, made_report, made_rows
 from tests.support.server.web_lab import web_lab

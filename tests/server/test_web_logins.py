@@ -56,19 +56,19 @@ def test_a_link_is_for_two_minutes_and_a_session_for_twelve_hours(
     secret, _ = sessions.new_link(VERA, FAR)
     assert sessions.of_link(secret).serial == "5"
     cookie, session = sessions.opened(secret)
-    assert sessions.known(cookie) == session
+    assert sessions.of_cookie(cookie) == session
     for again in (sessions.opened, sessions.of_link):
         with pytest.raises(NotIdentifiedError):
             again(secret)
     with pytest.raises(NotIdentifiedError):
         sessions.opened(cookie)  # the secret of a session opens nothing
     clock.ms += SESSION_MS
-    assert sessions.known(cookie) is sessions.alive(session) is None
+    assert sessions.of_cookie(cookie) is sessions.alive(session) is None
     # A certificate that ends earlier ends the session earlier.
     cookie, session = sessions.opened(sessions.new_link(VERA, clock.ms + 5_000)[0])
     assert session.ends_at_ms == clock.ms + 5_000
     clock.ms += 5_000
-    assert sessions.known(cookie) is None
+    assert sessions.of_cookie(cookie) is None
 
 
 def test_links_and_logins_hold_at_the_server_that_takes_over(
@@ -78,13 +78,13 @@ def test_links_and_logins_hold_at_the_server_that_takes_over(
     used, unused = (earlier.new_link(VERA, FAR)[0] for _ in range(2))
     cookie, session = earlier.opened(used)
     server = Sessions(metadata, clock.now_ms)
-    assert server.known(cookie) == session
+    assert server.of_cookie(cookie) == session
     assert server.opened(unused)[1].identity_id == "vera-id"
     with pytest.raises(NotIdentifiedError):
         server.opened(used)  # one link, one session
     earlier.end(session)
     server.refresh()  # as every 15 s
-    assert server.known(cookie) is server.alive(session) is None
+    assert server.of_cookie(cookie) is server.alive(session) is None
 
 
 def test_what_is_not_the_cookie_of_a_session_opens_nothing_and_costs_no_query(
@@ -94,7 +94,7 @@ def test_what_is_not_the_cookie_of_a_session_opens_nothing_and_costs_no_query(
     cookie, session = logged_in(sessions)
     link, _ = sessions.new_link(VERA, FAR)
     altered = [cookie[:-1] + ("A" if cookie[-1] != "A" else "B"), cookie.swapcase(), link, "A" * 43]
-    assert [sessions.known(each) for each in altered] == [None] * 4
+    assert [sessions.of_cookie(each) for each in altered] == [None] * 4
     monkeypatch.setattr(metadata, "snapshot", lambda: pytest.fail("it was looked up"))
     without_form = [
         "",
@@ -106,8 +106,8 @@ def test_what_is_not_the_cookie_of_a_session_opens_nothing_and_costs_no_query(
         "'; DROP TABLE",
         "A" * 9000,
     ]
-    assert [sessions.known(each) for each in without_form] == [None] * len(without_form)
-    assert sessions.known(cookie) == session
+    assert [sessions.of_cookie(each) for each in without_form] == [None] * len(without_form)
+    assert sessions.of_cookie(cookie) == session
 
 
 def test_one_person_cannot_fill_the_table_of_sessions(metadata: MetadataStore, clock: HandClock) -> None:
@@ -119,8 +119,8 @@ def test_one_person_cannot_fill_the_table_of_sessions(metadata: MetadataStore, c
         cookies.append(logged_in(sessions)[0])
     elsewhere = Sessions(metadata, clock.now_ms)
     for each in (sessions, elsewhere):
-        assert each.known(cookies[0]) is None
-        assert all(each.known(cookie) for cookie in (*cookies[1:], other))
+        assert each.of_cookie(cookies[0]) is None
+        assert all(each.of_cookie(cookie) for cookie in (*cookies[1:], other))
 
 
 def test_links_are_few_and_what_has_ended_goes(metadata: MetadataStore, clock: HandClock) -> None:
@@ -159,7 +159,7 @@ def test_a_restored_backup_has_no_sessions(make_server: Callable[..., Server], s
         make_backup(lab.server.settings.state_dir, short_path / "backup", without_authority=True)
     restore_backup(short_path / "backup", short_path / "restored")
     store = SqliteStore(short_path / "restored" / "metadata.sqlite")
-    assert Sessions(store).known(cookie) is None
+    assert Sessions(store).of_cookie(cookie) is None
     with store.snapshot() as read:
         assert read.web_logins() == []
     store.close()

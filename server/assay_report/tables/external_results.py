@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import re
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assay_report.model.external_results import PublishedEntry, SimulatedEntry
 from assay_report.model.report import Report
 from assay_report.model.scores import Row
-from assay_report.tables.table import Filled, Table, Width, names, numbers, table_of
+from assay_report.tables.table import Filled, Table, Width, filled, names, numbers, table_of
 from assay_report.tables.verdicts import SIMULATED, simulated_columns
 from assay_report.texts import ABSENT, count, percent, ratio, text
 from assay_report.verdicts.errors import error_of
@@ -71,22 +71,14 @@ _PAIRS: list[Filled[_Pair]] = [
 ]
 
 
-@dataclass(frozen=True)
-class _Means:
-    """The means of a published suite."""
-
-    key: tuple[str, str, str, str]
-    entries: Sequence[PublishedEntry]
-
-
-_MEANS: list[Filled[_Means]] = [
-    names("source", lambda means: text(means.key[3]), clips=True),
-    names("suite", lambda means: text(means.key[2]), optional=True),
-    names("method", lambda means: text(means.key[0]), optional=True),
-    names("GPU", lambda means: text(means.key[1]), optional=True),
-    numbers("workloads", lambda means: count(len(means.entries))),
-    numbers("mean error", lambda means: percent(_mean(means.entries)), "%"),
-    numbers("mean speedup", lambda means: ratio(_geometric(means.entries))),
+_MEANS: list[Filled[list[PublishedEntry]]] = [
+    names("source", lambda suite: text(suite[0].source), clips=True),
+    names("suite", lambda suite: text(suite[0].suite), optional=True),
+    names("method", lambda suite: text(suite[0].method), optional=True),
+    names("GPU", lambda suite: text(suite[0].device), optional=True),
+    numbers("workloads", lambda suite: count(len(suite))),
+    numbers("mean error", lambda suite: percent(_mean(suite)), "%"),
+    numbers("mean speedup", lambda suite: ratio(_geometric(suite))),
 ]
 
 
@@ -94,35 +86,27 @@ def _silicon(entry: SimulatedEntry) -> str:
     return ", ".join(entry.silicon_devices) or ABSENT
 
 
-def _itself(entry: SimulatedEntry) -> SimulatedEntry:
-    return entry
-
-
+_SIMULATORS: list[Filled[SimulatedEntry]] = simulated_columns(lambda entry: entry)
 _SIMULATED: list[Filled[SimulatedEntry]] = [
     names("suite", lambda entry: text(entry.suite), optional=True),
     names("workload", lambda entry: text(entry.application), clips=True),
     names("method", lambda entry: text(entry.method), optional=True),
     names("silicon", _silicon, optional=True, width=Width.WIDE),
     names("simulator", lambda entry: text(entry.simulator), optional=True, width=Width.WIDE),
-    *simulated_columns(_itself),
+    *_SIMULATORS,
 ]
 
 
 def beside_tables(report: Report) -> list[Table]:
     """What the reader set beside the report."""
-    tables = []
-    if report.simulated:
-        tables.append(table_of("Simulated", _SIMULATED, report.simulated, [SIMULATED]))
-    if report.published:
-        means: dict[tuple[str, str, str, str], list[PublishedEntry]] = {}
-        for entry in report.published:
-            means.setdefault((entry.method, entry.device, entry.suite, entry.source), []).append(entry)
-        lines = [_Means(key, entries) for key, entries in means.items()]
-        tables.append(table_of("Published suites", _MEANS, lines, [_OTHER_RUNS]))
-        pairs = _pairs(report)
-        if pairs:
-            tables.append(table_of("Published and ours, by workload", _PAIRS, pairs))
-    return tables
+    suites: dict[tuple[str, ...], list[PublishedEntry]] = {}
+    for entry in report.published:
+        suites.setdefault((entry.method, entry.device, entry.suite, entry.source), []).append(entry)
+    return filled(
+        table_of("Simulated", _SIMULATED, report.simulated, [SIMULATED]),
+        table_of("Published suites", _MEANS, suites.values(), [_OTHER_RUNS]),
+        table_of("Published and ours, by workload", _PAIRS, _pairs(report)),
+    )
 
 
 def _pairs(report: Report) -> list[_Pair]:
@@ -159,10 +143,10 @@ def _is_gpu(entry: PublishedEntry, row: Row) -> bool:
 
 
 def _mean(entries: Sequence[PublishedEntry]) -> float | None:
-    known = [entry.error_percent for entry in entries if entry.error_percent is not None]
-    return math.fsum(known) / len(known) if known else None
+    errors = [entry.error_percent for entry in entries if entry.error_percent is not None]
+    return statistics.fmean(errors) if errors else None
 
 
 def _geometric(entries: Sequence[PublishedEntry]) -> float | None:
-    known = [entry.speedup for entry in entries if entry.speedup is not None and entry.speedup > 0]
-    return math.exp(math.fsum(map(math.log, known)) / len(known)) if known else None
+    speedups = [entry.speedup for entry in entries if entry.speedup is not None and entry.speedup > 0]
+    return statistics.geometric_mean(speedups) if speedups else None

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from assay_report.model.common import FlagEntry, Outcome
-from assay_report.model.compared import ColdStartEntry, LockedClockEntry, NoiseEntry, SmShareEntry
 from assay_report.model.report import COMPARISONS, Report
 from assay_report.model.runs import FailedRunEntry
 from assay_report.texts import ASSUMED, condition_in_words
@@ -42,15 +41,10 @@ def compared_remarks(report: Report) -> Iterator[str]:
         for entry in getattr(report, part):
             where = f"{entry.workload} on {entry.device}, {_ABOUT[part]}"
             yield from _reason(where, entry)
-            if isinstance(entry, SmShareEntry):
-                for prediction in entry.predictions:
-                    yield from _reason(f"{where}, {prediction.method}", prediction)
-            if isinstance(entry, ColdStartEntry):
-                for selection in entry.selections:
-                    yield from _reason(f"{where}, {selection.method}", selection)
-            if isinstance(entry, LockedClockEntry | NoiseEntry):
-                for note in entry.notes:
-                    yield f"{where}: {note.text}"
+            for each in (*getattr(entry, "predictions", ()), *getattr(entry, "selections", ())):
+                yield from _reason(f"{where}, {each.method}", each)
+            for note in getattr(entry, "notes", ()):
+                yield f"{where}: {note.text}"
             yield from _flagged(entry.flags)
 
 

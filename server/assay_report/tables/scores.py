@@ -1,16 +1,15 @@
-"""Tables of a workload's scores: every method, which to take, both kinds of weights, what was refused."""
+"""Tables of scores: every workload on every GPU; of each, all methods, which to take, what was refused."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from assay_report.model.scores import (
-    RecommendedEntry,
-    Row,
-)
+from assay_report.model.report import Report
+from assay_report.model.scores import RecommendedEntry, Row, ShareSummary, SummaryEntry
 from assay_report.tables import shared_columns as shared
+from assay_report.tables.selections import HOW_HELD_OUT, accuracies
 from assay_report.tables.table import Cell, Filled, Table, Width, names, numbers, sentences, table_of
 from assay_report.texts import (
     ABSENT,
@@ -21,9 +20,11 @@ from assay_report.texts import (
     percent,
     quantity,
     ratio,
+    share_kind,
     text,
 )
 from assay_report.verdicts.suite import Named
+from assay_sampling.documents.by_method import Accuracies
 from assay_sampling.documents.common import WeightedScores
 from assay_sampling.parameters import WeightKind
 from assay_sampling.verdicts.verdict import VerdictLevel
@@ -175,3 +176,73 @@ def differences_table(rows: Sequence[Row]) -> Table:
         sentences("first differences, and what to do", lambda entry: entry[2]),
     ]
     return table_of("Launches that differ", columns, differences)
+
+
+_OF_THE_MODEL = "Accuracies are held out, of the model that labels the launches after the window."
+_LIGHT_ALONE = (
+    "Light runs only, without counters: each error is against the times of all launches in a light run "
+    "('assay docs light-only' says what such runs can give)."
+)
+
+
+_HELD_OUT: list[Filled[SummaryEntry]] = accuracies(lambda entry: entry)
+_SUMMARY: list[Filled[SummaryEntry]] = [
+    shared.workload(lambda entry: entry),
+    shared.gpu(lambda entry: entry),
+    shared.condition(lambda entry: entry),
+    names("method", lambda entry: entry.method),
+    shared.status(lambda entry: entry),
+    names("cost", lambda entry: text(entry.cost_quantity), shared=True, optional=True),
+    numbers("launches", lambda entry: count(entry.launches)),
+    shared.error("error", lambda entry: (entry, entry.error_percent)),
+    numbers("group error", lambda entry: percent(entry.group_error_percent), "%"),
+    numbers("speedup", lambda entry: ratio(entry.speedup)),
+    numbers("match", lambda entry: match_percent(entry.match_percent), "%"),
+    numbers(
+        "speedup of all SMs, true", lambda entry: _shares(entry, lambda share: share.speedup_true),
+        optional=True,
+    ),
+    numbers(
+        "predicted", lambda entry: _shares(entry, lambda share: share.speedup_predicted), optional=True
+    ),
+    numbers(
+        "flushed difference", lambda entry: percent(entry.flushed_difference_percent), "%", optional=True
+    ),
+    numbers(
+        "by representatives", lambda entry: percent(entry.flushed_difference_of_selection_percent), "%",
+        optional=True, width=Width.WIDE,
+    ),
+    *_HELD_OUT,
+    numbers(
+        "agreement", lambda entry: percent(entry.agreement_percent), "%", optional=True, width=Width.WIDE
+    ),
+    numbers(
+        "ambiguous", lambda entry: percent(entry.ambiguous_percent), "%", optional=True, width=Width.WIDE
+    ),
+    numbers("unknown launches", lambda entry: count(entry.unknown_launches), optional=True),
+]  # fmt: skip
+
+
+def summary_table(report: Report) -> Table:
+    """Workload x GPU: the facts that readers want first."""
+    notes = []
+    if any(getattr(entry, name) is not None for entry in report.summary for name in Accuracies.model_fields):
+        notes.append(f"{_OF_THE_MODEL} {HOW_HELD_OUT}")
+    if _light_alone(report):
+        notes.append(_LIGHT_ALONE)
+    return table_of("Workload x GPU", _SUMMARY, report.summary, notes)
+
+
+def _light_alone(report: Report) -> bool:
+    """Whether the campaign asked only for light runs: no detailed run has data, and none failed."""
+    made = {run.level for run in report.runs}
+    return "light" in made and "detailed" not in made | {run.level for run in report.failed_runs}
+
+
+def _shares(entry: SummaryEntry, what: Callable[[ShareSummary], float | None]) -> str:
+    """A speedup at each SM share; where there are several, each with its share."""
+    shares = entry.sm_share or []
+    if len(shares) == 1:
+        return ratio(what(shares[0]))
+    texts = (f"{share.sm_percent:g} %{share_kind(share.sm_share)}: {ratio(what(share))}" for share in shares)
+    return ", ".join(texts) or ABSENT

@@ -19,7 +19,6 @@ from assay_report.tables.selections import (
     slices_tables,
     window_table,
 )
-from assay_report.tables.summary import summary_table
 from assay_report.tables.table import Table, filled
 from assay_report.tables.verdicts import shortfalls_table, suite_table
 from assay_report.verdicts.errors import error_of
@@ -86,7 +85,7 @@ def further_sections(report: Report) -> Iterator[Section]:
     verdicts = verdicts_of(report)
     sections = [
         ("Every projection above the target", "and why it is", [shortfalls_table(verdicts)]),
-        ("Every workload on every GPU", "one line for each", [summary_table(report)]),
+        ("Every workload on every GPU", "one line for each", [scores.summary_table(report)]),
         ("Published and simulated", "numbers from elsewhere, beside these", beside_tables(report)),
         ("Conditions", "SM shares, caches, clocks, repeats, profilers", list(compared_tables(report))),
         ("Runs", _runs_line(report), _runs_tables(report)),

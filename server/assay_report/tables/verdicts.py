@@ -53,17 +53,10 @@ def suite_table(verdicts: Verdicts, *, with_simulated: bool = True) -> Table:
         names("worst workload", lambda entry: text(entry.worst_workload), clips=True),
         names("intervals", intervals_text),
         names("largest part of the error", _part),
-        *(_of_simulations() if simulated else []),
+        *([numbers("simulated", _simulated_workloads)] if simulated else []),
+        *(_SIMULATORS if simulated else []),
     ]
     return table_of("The suite", columns, lines, [_TABLE4, *([SIMULATED] if simulated else [])])
-
-
-def _of_simulations() -> list[Filled[SuiteEntry]]:
-    return [numbers("simulated", _simulated_workloads), *simulated_columns(_of_suite)]
-
-
-def _of_suite(entry: SuiteEntry) -> SuiteSimulated | None:
-    return entry.simulated
 
 
 _Entry = TypeVar("_Entry")
@@ -81,6 +74,9 @@ def simulated_columns(of: Callable[[_Entry], SuiteSimulated | SimulatedEntry | N
         numbers("PKS speedup", lambda entry: _speedup(of(entry), "pks_speedup")),
         numbers("PKA speedup", lambda entry: _speedup(of(entry), "pka_speedup")),
     ]
+
+
+_SIMULATORS: list[Filled[SuiteEntry]] = simulated_columns(lambda entry: entry.simulated)
 
 
 def _of_cycles(entry: SuiteSimulated | SimulatedEntry | None, name: str) -> str:

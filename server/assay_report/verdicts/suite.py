@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -51,7 +52,7 @@ def _entry(device: str, condition: str, method: str, rows: Sequence[Row]) -> Sui
         workloads=len(scored),
         without_number=len(rows) - len(scored),
         within_target=sum(row.within_target is True for row, _ in scored),
-        mean_error_percent=math.fsum(error for _, error in scored) / len(scored) if scored else None,
+        mean_error_percent=statistics.fmean(error for _, error in scored) if scored else None,
         geometric_mean_speedup=_geometric_mean([row.speedup for row, _ in scored]),
         worst_workload=worst and worst.workload,
         worst_error_percent=worst_error,
@@ -65,9 +66,7 @@ def _entry(device: str, condition: str, method: str, rows: Sequence[Row]) -> Sui
 def _geometric_mean(values: Sequence[float | None]) -> float | None:
     """None where a value is missing or not positive: a mean of the others would flatter."""
     factors = [value for value in values if value is not None and value > 0 and math.isfinite(value)]
-    if not factors or len(factors) < len(values):
-        return None
-    return math.exp(math.fsum(map(math.log, factors)) / len(factors))
+    return statistics.geometric_mean(factors) if factors and len(factors) == len(values) else None
 
 
 def _largest_mean_part(rows: Sequence[Row]) -> tuple[str | None, float | None]:
@@ -76,7 +75,7 @@ def _largest_mean_part(rows: Sequence[Row]) -> tuple[str | None, float | None]:
     if not parts:
         return None, None
     means = {
-        name: math.fsum(abs(getattr(each, name) or 0.0) for each in parts) / len(parts)
+        name: statistics.fmean(abs(getattr(each, name) or 0.0) for each in parts)
         for name in PARTS
         if any(getattr(each, name) is not None for each in parts)
     }

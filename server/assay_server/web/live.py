@@ -168,5 +168,5 @@ class LivePages:
 
     def _number_of(self, seen: str, page: _Page) -> int:
         epoch, _, number = seen.partition(".")
-        known = epoch == self._epoch and number.isascii() and number.isdigit() and len(number) < 16
-        return int(number) if known and int(number) <= page.number else -1
+        is_ours = epoch == self._epoch and number.isascii() and number.isdigit() and len(number) < 16
+        return int(number) if is_ours and int(number) <= page.number else -1

@@ -33,7 +33,7 @@ from assay_server.web.auth.sessions import Sessions
 from assay_server.web.live import LivePages
 from assay_server.web.report_processes import Conversions, Studio
 from assay_server.web.routes import downloads, forms
-from assay_server.web.routes.context import Asking
+from assay_server.web.routes.context import WebContext
 from assay_server.web.routes.problems import no_such_page, problem
 from assay_server.web.routes.watching import Watching
 from assay_server.web.service import WebService
@@ -83,7 +83,7 @@ class LivePage:
         self._studio = studio = Studio(WorkerPool(1), pulse.touch)
         so_far = ResultsSoFar(coordinator, reports, self._waiting, version=pulse.version, made=pulse.touch)
         campaign = CampaignPage(coordinator, handlers.campaigns, pulse, so_far, studio)
-        asking = Asking(
+        context = WebContext(
             handlers=handlers,
             campaign=campaign,
             pages=Pages(campaign, handlers.campaigns, handlers.lab, pulse),
@@ -97,12 +97,12 @@ class LivePage:
             place=place,
             quotas=Quotas(limits.callers),
         )
-        self.routes = _routes(asking, self.live)
+        self.routes = _routes(context, self.live)
         pages = Starlette(
             routes=self.routes,
             exception_handlers={
-                AssayError: partial(problem, asking),
-                HTTPStatus.NOT_FOUND: partial(no_such_page, asking),
+                AssayError: partial(problem, context),
+                HTTPStatus.NOT_FOUND: partial(no_such_page, context),
             },
         )
         certificate = handlers.identified.certificate
@@ -146,8 +146,8 @@ class LivePage:
         self._waiting.shutdown(wait=False, cancel_futures=True)
 
 
-def _routes(asking: Asking, live: LivePages) -> list[Route]:
-    watching = Watching(asking, live)
+def _routes(context: WebContext, live: LivePages) -> list[Route]:
+    watching = Watching(context, live)
 
     def route(path: str, name: str, answer: Answering, method: str = "GET") -> Route:
         return Route(path, answer, methods=[method], name=name)
@@ -157,9 +157,9 @@ def _routes(asking: Asking, live: LivePages) -> list[Route]:
 
     campaign = "/campaigns/{campaign_id}"
     return [
-        route("/login", "login", partial(forms.login_page, asking)),
-        route("/login", "log in", partial(forms.log_in, asking), "POST"),
-        route("/logout", "log out", partial(forms.log_out, asking), "POST"),
+        route("/login", "login", partial(forms.login_page, context)),
+        route("/login", "log in", partial(forms.log_in, context), "POST"),
+        route("/logout", "log out", partial(forms.log_out, context), "POST"),
         route("/static/{release}/{name}", "static", _static),
         page("/", kinds.CAMPAIGNS),
         page(campaign, kinds.CAMPAIGN),
@@ -168,12 +168,12 @@ def _routes(asking: Asking, live: LivePages) -> list[Route]:
         page("/gpus", kinds.GPUS),
         page("/queue", kinds.QUEUE),
         route("/events/{kind}", "events", watching.events),
-        route(campaign + "/report.{form}", "report", partial(downloads.report, asking)),
-        route(campaign + "/figures/{figure}.svg", "figure", partial(downloads.figure, asking)),
-        route(f"{campaign}/records", "records", partial(downloads.records, asking)),
-        route(campaign + "/records/{run_id}/{slice:int}.parquet", "file", partial(downloads.file, asking)),
+        route(campaign + "/report.{form}", "report", partial(downloads.report, context)),
+        route(campaign + "/figures/{figure}.svg", "figure", partial(downloads.figure, context)),
+        route(f"{campaign}/records", "records", partial(downloads.records, context)),
+        route(campaign + "/records/{run_id}/{slice:int}.parquet", "file", partial(downloads.file, context)),
         *(
-            route(f"{campaign}/{name}", name, partial(forms.act, asking, name), "POST")
+            route(f"{campaign}/{name}", name, partial(forms.act, context, name), "POST")
             for name in forms.ACTIONS
         ),
     ]

@@ -204,8 +204,8 @@ def _bound(place: WebPlace) -> tuple[socket.socket, str]:
 class BrowserProtocol(H11Protocol):
     """Ends connections whose next request is not complete in time, and those that take no answer."""
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
         self.closed: asyncio.Future[None] = self.loop.create_future()
         self._request_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None

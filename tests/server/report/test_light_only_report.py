@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay_report.reading import read_report
-from assay_report.tables.summary import summary_table
+from assay_report.tables.scores import summary_table
 from tests.support.server.report_forms import render_html, render_markdown
 
 SAID = "Light runs only, without counters"

@@ -11,8 +11,8 @@ from assay_client.cli.reporters.tables import SYNTHETIC_NOTICE, Table
 from assay_client.cli.reporters.text import clipped
 from assay_report.model.report import Report
 from assay_report.tables.remarks import remarks
+from assay_report.tables.scores import summary_table
 from assay_report.tables.sections import short_tables
-from assay_report.tables.summary import summary_table
 from assay_report.tables.table import Cell, Column, Width
 from assay_report.tables.table import Table as ReportTable
 from assay_report.texts import ABSENT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -53,8 +54,7 @@ def of_rows(rows: Sequence[Row], mark: str) -> Figure:
     for method, those in by_method.items():
         errors = [row.error_percent or 0.0 for row in those]
         speedups = [row.speedup or 1.0 for row in those]
-        mean = math.fsum(errors) / len(errors)
-        middle = math.exp(math.fsum(map(math.log, speedups)) / len(speedups))
+        mean, middle = statistics.fmean(errors), statistics.geometric_mean(speedups)
         description = f"{method}, {len(those):,} scores: mean error {mean:.4g} %, "
         description += f"geometric mean speedup {number(middle)}"
         points.append(Traded(method, mean, middle, True, description))

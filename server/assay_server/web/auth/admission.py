@@ -19,7 +19,7 @@ from assay_server.rpc.interceptors import Access, require_belonging
 from assay_server.store.people import WebLogin
 from assay_server.web.auth.sessions import is_owners
 
-Told = TypeVar("Told")
+Answer = TypeVar("Answer")
 
 _LOG_IN = "log in again: assay lab login --web"
 
@@ -56,12 +56,12 @@ def call_as(
     access: Access,
     method: str,
     caller: Caller,
-    answer: Callable[[], Told],
+    answer: Callable[[], Answer],
     *,
     campaign_id: str = "",
     run_id: str = "",
     about: str = "",
-) -> Told:
+) -> Answer:
     """What ``answer`` returns, called in the caller's name; may block.
 
     Args:
@@ -74,7 +74,7 @@ def call_as(
     Raises what the rule refuses, and what the handler raises.
     """
 
-    def answered() -> Told:
+    def answered() -> Answer:
         _require(access, method, caller, campaign_id, run_id)
         return answer()
 

@@ -33,7 +33,7 @@ _AGAIN = "get a new link: assay lab login --web"
 class Sessions:
     """Links and sessions in a database. Thread-safe.
 
-    Known sessions are in memory, so that a request costs no query. Methods may block, and raise StorageError,
+    Sessions are in memory, so that a request costs no query. Methods may block, and raise StorageError,
     unless they say otherwise.
 
     Args:
@@ -103,7 +103,7 @@ class Sessions:
             self._logins[session.key] = session
         return cookie, session
 
-    def known(self, cookie: str) -> WebLogin | None:
+    def of_cookie(self, cookie: str) -> WebLogin | None:
         """The session of a cookie; None if there is none. Does not block."""
         return self._alive(self._logins.get(_key(cookie))) if cookie else None
 

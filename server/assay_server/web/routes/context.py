@@ -31,13 +31,13 @@ from assay_server.web.views.pages import Pages
 from assay_server.web.views.region import Drawing
 from assay_server.web.views.templating import release, rendered
 
-Told = TypeVar("Told")
+Answer = TypeVar("Answer")
 
 COOKIE, SECURE_COOKIE = "assay-session", "__Host-assay-session"
 
 
 @dataclass(frozen=True)
-class Asking:
+class WebContext:
     """Requests as calls of somebody.
 
     Args:
@@ -78,7 +78,7 @@ class Asking:
 
     def session(self, request: Request) -> WebLogin | None:
         """The session of a request."""
-        return self.sessions.known(self.cookie(request))
+        return self.sessions.of_cookie(self.cookie(request))
 
     async def caller(self, request: Request) -> Caller:
         """Who asks; counts the request as one of theirs. Raises NotIdentifiedError, StorageError."""
@@ -89,11 +89,11 @@ class Asking:
             set_caller(caller)
         return caller
 
-    async def thread(self, answer: Callable[[], Told]) -> Told:
+    async def thread(self, answer: Callable[[], Answer]) -> Answer:
         """What ``answer`` returns, which may block."""
         return await _in(self.threads, answer)
 
-    async def of_stranger(self, answer: Callable[[], Told]) -> Told:
+    async def of_stranger(self, answer: Callable[[], Answer]) -> Answer:
         """What ``answer`` returns, for somebody who is not logged in: few are answered at a time.
 
         So who is logged in has the page, even while the database hangs. Raises StorageError if many wait.
@@ -101,8 +101,8 @@ class Asking:
         return await _in(self.strangers, answer)
 
     async def of_campaign(
-        self, call: str, caller: Caller, answer: Callable[[], Told], campaign_id: str
-    ) -> Told:
+        self, call: str, caller: Caller, answer: Callable[[], Answer], campaign_id: str
+    ) -> Answer:
         """What ``answer`` returns in the caller's name, as the call of the access table about a campaign."""
         return await self.thread(partial(call_as, self.access, call, caller, answer, campaign_id=campaign_id))
 
@@ -113,7 +113,13 @@ class Asking:
             "who": "" if caller is None else caller.name or caller.identity_id,
             "role": "" if caller is None else str(caller.role),
             "csrf": "" if caller is None else csrf_token(self.cookie(request)),
+            "kind": "",
+            "stream": "",
         }
+
+    def message(self, request: Request, template: str, status: int = 200, **values: object) -> HTMLResponse:
+        """A page for somebody who may be nobody yet."""
+        return HTMLResponse(rendered(template, **self.frame(request, None), **values), status)
 
     def drawn(
         self, request: Request, caller: Caller, drawing: Drawing, kind: str, *, stream: str = ""
@@ -121,8 +127,8 @@ class Asking:
         """A page; ``stream``: where the browser hears of changes, "" for a page that stays as it is."""
         # The templates of regions have escaped what they show.
         regions = {name: Markup(region.html) for name, region in drawing.regions.items()}
-        given = {**drawing.facts, "regions": regions, "title": drawing.title, "kind": kind, "stream": stream}
-        return HTMLResponse(rendered(drawing.template, **self.frame(request, caller), **given))
+        values = {**drawing.facts, "regions": regions, "title": drawing.title, "kind": kind, "stream": stream}
+        return HTMLResponse(rendered(drawing.template, **self.frame(request, caller) | values))
 
     async def form(self, request: Request) -> dict[str, str]:
         """The fields of a form that one of our own pages sent; raises NotPermittedError for another one.
@@ -139,7 +145,7 @@ class Asking:
         require_csrf(self.cookie(request), form.get("csrf", ""))
 
 
-async def _in(threads: Executor, answer: Callable[[], Told]) -> Told:
+async def _in(threads: Executor, answer: Callable[[], Answer]) -> Answer:
     run = contextvars.copy_context().run
     return await asyncio.get_running_loop().run_in_executor(threads, run, answer)
 

@@ -10,17 +10,15 @@ import urllib.parse
 from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 
 from assay_core.records.runs import RunsAction, RunsRequest
 from assay_sampling.errors import AssayError
 from assay_server.web.auth.admission import call_as, caller_of_session
 from assay_server.web.auth.sessions import SESSION_MS
-from assay_server.web.routes.context import Asking, campaign_path
-from assay_server.web.views.templating import rendered
+from assay_server.web.routes.context import WebContext, campaign_path
 
 ACTIONS: Mapping[RunsAction, str] = MappingProxyType(
     {
@@ -32,60 +30,59 @@ ACTIONS: Mapping[RunsAction, str] = MappingProxyType(
 )
 
 
-async def login_page(asking: Asking, request: Request) -> Response:
+async def login_page(context: WebContext, request: Request) -> Response:
     """Says as whom a link logs in, or how to get a link."""
-    link, frame = request.query_params.get("link", ""), asking.frame(request, None)
-    given: dict[str, Any] = {"title": "Log in", "kind": "", "stream": "", "link": "", "problem": ""}
-    if link:
-        try:
-            opens = await asking.of_stranger(partial(asking.sessions.of_link, link))
-            caller = caller_of_session(asking.access, opens, "")
-        except AssayError as error:
-            given["problem"] = f"This link cannot be used: {error.cause}."
-            return HTMLResponse(rendered("login.html.j2", **frame, **given), 401)
-        given |= {"link": link, "name": caller.name or caller.identity_id, "as_role": str(caller.role)}
-    return HTMLResponse(rendered("login.html.j2", **frame, **given))
+    page = partial(context.message, request, "login.html.j2", title="Log in")
+    link = request.query_params.get("link", "")
+    if not link:
+        return page(link="", problem="")
+    try:
+        opens = await context.of_stranger(partial(context.sessions.of_link, link))
+        caller = caller_of_session(context.access, opens, "")
+    except AssayError as error:
+        return page(401, link="", problem=f"This link cannot be used: {error.cause}.")
+    return page(link=link, problem="", name=caller.name or caller.identity_id, as_role=str(caller.role))
 
 
-async def log_in(asking: Asking, request: Request) -> Response:
+async def log_in(context: WebContext, request: Request) -> Response:
     """Exchange a link for a session."""
-    form = await asking.form(request)
-    opened = partial(asking.sessions.opened, form.get("link", ""))
-    cookie, session = await asking.of_stranger(opened)
-    caller_of_session(asking.access, session, "")
+    form = await context.form(request)
+    opened = partial(context.sessions.opened, form.get("link", ""))
+    cookie, session = await context.of_stranger(opened)
+    caller_of_session(context.access, session, "")
     answer = RedirectResponse("/", 303)
     answer.set_cookie(
-        asking.cookie_name,
+        context.cookie_name,
         cookie,
         max_age=SESSION_MS // 1000,
         path="/",
-        secure=asking.place.tls,
+        secure=context.place.tls,
         httponly=True,
         samesite="strict",
     )
     return answer
 
 
-async def log_out(asking: Asking, request: Request) -> Response:
+async def log_out(context: WebContext, request: Request) -> Response:
     """End the session."""
-    form, session = await asking.form(request), asking.session(request)
+    form, session = await context.form(request), context.session(request)
     if session is not None:
-        asking.require_csrf(request, form)
-        await asking.thread(partial(asking.sessions.end, session))
+        context.require_csrf(request, form)
+        await context.thread(partial(context.sessions.end, session))
     answer = RedirectResponse("/login", 303)
     answer.delete_cookie(
-        asking.cookie_name, path="/", secure=asking.place.tls, httponly=True, samesite="strict"
+        context.cookie_name, path="/", secure=context.place.tls, httponly=True, samesite="strict"
     )
     return answer
 
 
-async def act(asking: Asking, action: RunsAction, request: Request) -> Response:
+async def act(context: WebContext, action: RunsAction, request: Request) -> Response:
     """Carry out one of ACTIONS in the caller's name.
 
     A form names a workload, a run, or neither for the whole campaign.
     """
-    caller, form = await asking.caller(request), await asking.form(request)
-    asking.require_csrf(request, form)
+    caller, form = await context.caller(request), await context.form(request)
+    context.require_csrf(request, form)
     campaign_id = request.path_params["campaign_id"]
     runs_request = RunsRequest(campaign_id, form.get("workload", ""), form.get("run", ""))
     about = ", ".join(
@@ -97,10 +94,10 @@ async def act(asking: Asking, action: RunsAction, request: Request) -> Response:
         )
         if each
     )
-    answer = partial(asking.handlers.campaigns.carry_out, action, runs_request)
+    answer = partial(context.handlers.campaigns.carry_out, action, runs_request)
     call = partial(
-        call_as, asking.access, ACTIONS[action], caller, answer, campaign_id=campaign_id, about=about
+        call_as, context.access, ACTIONS[action], caller, answer, campaign_id=campaign_id, about=about
     )
-    await asking.thread(call)
+    await context.thread(call)
     run = urllib.parse.quote(runs_request.run_id, safe="")
     return RedirectResponse(f"/runs/{run}" if run else campaign_path(campaign_id), 303)

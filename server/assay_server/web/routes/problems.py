@@ -8,13 +8,12 @@ from types import MappingProxyType
 
 import grpc
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, Response
 
 from assay_sampling.errors import AssayError, NotIdentifiedError
 from assay_server.campaigns.errors import UnknownThingError
 from assay_server.rpc.errors import status_code
-from assay_server.web.routes.context import Asking, campaign_path
-from assay_server.web.views.templating import rendered
+from assay_server.web.routes.context import WebContext, campaign_path
 
 _STATUS: Mapping[grpc.StatusCode, int] = MappingProxyType(
     {
@@ -28,20 +27,19 @@ _STATUS: Mapping[grpc.StatusCode, int] = MappingProxyType(
 )
 
 
-async def problem(asking: Asking, request: Request, error: Exception) -> Response:
+async def problem(context: WebContext, request: Request, error: Exception) -> Response:
     """A typed error as a page; without a session, the way to one."""
     assert isinstance(error, AssayError)
     code = _STATUS.get(status_code(error), 500)
     if request.url.path.startswith("/events/"):
         return PlainTextResponse(f"{error}\n", code)
-    frame = {**asking.frame(request, None), "kind": "", "stream": ""}
     if isinstance(error, NotIdentifiedError):
         notice = "" if request.url.path == "/" else "You are not logged in, or your session has ended."
-        html = rendered("login.html.j2", **frame, title="Log in", link="", problem=notice)
-        return HTMLResponse(html, 401)
-    html = rendered(
+        return context.message(request, "login.html.j2", 401, title="Log in", link="", problem=notice)
+    return context.message(
+        request,
         "message.html.j2",
-        **frame,
+        code,
         title=_title(code),
         code=code,
         subject=error.subject,
@@ -49,14 +47,13 @@ async def problem(asking: Asking, request: Request, error: Exception) -> Respons
         remedy=error.remedy,
         back=_back(request),
     )
-    return HTMLResponse(html, code)
 
 
-async def no_such_page(asking: Asking, request: Request, _error: Exception) -> Response:
+async def no_such_page(context: WebContext, request: Request, _error: Exception) -> Response:
     """The answer to a path that no page has: where to go instead."""
     remedy = "check the address, or start from one of these pages"
     error = UnknownThingError(f"{request.url.path!r}", "there is no such page", remedy)
-    return await problem(asking, request, error)
+    return await problem(context, request, error)
 
 
 def _title(code: int) -> str:

@@ -20,7 +20,7 @@ from assay_server.access.caller import Caller, sight_of
 from assay_server.rpc.quotas import ConcurrencyLimit
 from assay_server.web.auth.admission import call_as, caller_of_session, may_call
 from assay_server.web.live import LivePages
-from assay_server.web.routes.context import Asking, number
+from assay_server.web.routes.context import WebContext, number
 from assay_server.web.routes.forms import ACTIONS
 from assay_server.web.views import pages as kinds
 from assay_server.web.views.filters import NO_FILTER, Filter
@@ -34,10 +34,10 @@ _LISTS = (kinds.CAMPAIGNS, kinds.CAMPAIGN, kinds.RUNS)
 class Watching:
     """Pages of each kind, and their streams; ``live``: pages that are watched."""
 
-    def __init__(self, asking: Asking, live: LivePages) -> None:
-        self._asking = asking
+    def __init__(self, context: WebContext, live: LivePages) -> None:
+        self._context = context
         self._live = live
-        self._limits = limits = asking.limits
+        self._limits = limits = context.limits
         self._streams = ConcurrencyLimit(
             "pages",
             lambda: limits.queries.watch_streams,
@@ -46,24 +46,24 @@ class Watching:
 
     async def page(self, kind: str, request: Request) -> Response:
         """A page as it is now."""
-        caller, page = await self._asking.caller(request), _requested_page(kind, request)
-        acts = await self._asking.thread(partial(self._let_in, caller, page))
+        caller, page = await self._context.caller(request), _requested_page(kind, request)
+        acts = await self._context.thread(partial(self._let_in, caller, page))
         drawing, drawn = await self._live.current(*self._shared(caller, page, acts))
         stream = f"/events/{kind}?{urllib.parse.urlencode(_arguments(page, drawn))}"
-        return self._asking.drawn(request, caller, drawing, kind, stream=stream)
+        return self._context.drawn(request, caller, drawing, kind, stream=stream)
 
     async def events(self, request: Request) -> Response:
         """What changes on a page."""
         kind = request.path_params["kind"]
         if kind not in STANDS_FOR:
             raise ParameterError("page", f"there is no {kind[:40]!r}", "open the page again")
-        caller, session = await self._asking.caller(request), self._asking.session(request)
+        caller, session = await self._context.caller(request), self._context.session(request)
         page = _requested_page(kind, request)
-        acts = await self._asking.thread(partial(self._let_in, caller, page))
+        acts = await self._context.thread(partial(self._let_in, caller, page))
         if request.query_params.get("release", "") != release():
             return Response(event("reload", "", {}), media_type="text/event-stream")
         seen = request.headers.get("last-event-id") or request.query_params.get("seen", "")
-        access, sessions = self._asking.access, self._asking.sessions
+        access, sessions = self._context.access, self._context.sessions
 
         def holds() -> bool:
             try:
@@ -78,9 +78,9 @@ class Watching:
     def _let_in(self, caller: Caller, page: PageAsked) -> bool:
         """Whether the page has buttons for the caller; raises what refuses it."""
         about = {"campaign_id": page.campaign_id, "run_id": page.run_id}
-        access = self._asking.access
+        access = self._context.access
         call_as(access, STANDS_FOR[page.kind], caller, lambda: None, **about)
-        campaign_id = page.campaign_id or self._asking.pages.campaign_of(page.run_id)
+        campaign_id = page.campaign_id or self._context.pages.campaign_of(page.run_id)
         return bool(campaign_id) and may_call(access, ACTIONS[RunsAction.PAUSE], caller, campaign_id)
 
     def _shared(self, caller: Caller, page: PageAsked, acts: bool) -> tuple[Any, Any, Any]:
@@ -88,11 +88,11 @@ class Watching:
         of_all = not (page.campaign_id or page.run_id)
         key = (page, acts, sight_of(caller) if of_all else None)
         about = {"campaign_id": page.campaign_id, "run_id": page.run_id}
-        pages, call = self._asking.pages, partial(call_as, self._asking.access)
+        pages, call = self._context.pages, partial(call_as, self._context.access)
 
         def draw() -> Awaitable[Drawing]:
             drawn = partial(pages.drawn, page, acts)
-            return self._asking.thread(partial(call, STANDS_FOR[page.kind], caller, drawn, **about))
+            return self._context.thread(partial(call, STANDS_FOR[page.kind], caller, drawn, **about))
 
         return key, draw, partial(pages.version, page)
 
@@ -115,9 +115,9 @@ def _requested_page(kind: str, request: Request) -> PageAsked:
 
 def _arguments(page: PageAsked, drawn: str) -> dict[str, str]:
     """The query of a page's stream."""
-    given = {"campaign_id": page.campaign_id, "run_id": page.run_id, "from": str(page.first or "")}
-    given |= page.filter.query
-    return {"seen": drawn, "release": release(), **{name: value for name, value in given.items() if value}}
+    about = {"campaign_id": page.campaign_id, "run_id": page.run_id, "from": str(page.first or "")}
+    about |= page.filter.query
+    return {"seen": drawn, "release": release(), **{name: value for name, value in about.items() if value}}
 
 
 async def _while(holds: Callable[[], bool], events: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:

@@ -126,9 +126,9 @@ class CampaignPage:
                 "the server has published no such file",
                 "see the files of the campaign",
             )
-        with contextlib.ExitStack() as held:
-            path = held.enter_context(self._coordinator.records.reading(piece.file))
-            return path, piece, held.pop_all().close
+        with contextlib.ExitStack() as files:
+            path = files.enter_context(self._coordinator.records.reading(piece.file))
+            return path, piece, files.pop_all().close
 
     def report(self, request: ReportRequest) -> Path | bytes:
         """The file of a stored report, or the content of one of what is there so far.
@@ -183,20 +183,19 @@ class CampaignPage:
         so_far = self._so_far.of(campaign_id) if _has_more_to_come(campaign) else None
         records = self._coordinator.records
         results = stored_results(records, campaign) if so_far is None else so_far.results
-        known = partial(
-            cells_of, alike, results, ended=status.ended, so_far=None if so_far is None else so_far.open_cells
-        )
-        summary = known()
+        lacking = None if so_far is None else so_far.open_cells
+        cells_by = partial(cells_of, alike, results, ended=status.ended, so_far=lacking)
         method = method_of(page_filter, results, so_far=so_far is not None)
-        cells = known(method=method) if method else summary
+        summary = cells_by()
+        cells = cells_by(method=method) if method else summary
         shown = page_of(matching(cells, page_filter), first, _CELLS_OF_A_PAGE, len(cells))
-        given = {"c": status, "campaign": campaign, "acts": acts, "so_far": so_far, "results": results}
+        shared = {"c": status, "campaign": campaign, "acts": acts, "so_far": so_far, "results": results}
         regions = {
-            "state": part("state", **given, ingest=self._pulse.ingest(campaign_id)),
-            "actions": part("actions", **given),
+            "state": part("state", **shared, ingest=self._pulse.ingest(campaign_id)),
+            "actions": part("actions", **shared),
             "verdict": part(
                 "verdict",
-                **given,
+                **shared,
                 gpus=by_gpu(summary),
                 words=STANDINGS,
                 early=sum(each.standing is Standing.TO_COME for each in summary),  # lack runs
@@ -207,10 +206,10 @@ class CampaignPage:
             "noted": _attention(campaign_id, reasons(noted)),
             "figures": self._figures(campaign, so_far, {each.workload for each in shown.entries}),
             "shown": part("shown", shown=shown, filter=page_filter, path=f"/campaigns/{quote(campaign_id)}"),
-            "workloads": _workloads(shown.entries, **given),
+            "workloads": _workloads(shown.entries, **shared),
         }
         facts = {
-            **given,
+            **shared,
             "filter": page_filter,
             "choices": _choices(cells, results),
             "some": bool(shown.total),

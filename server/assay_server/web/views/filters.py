@@ -39,8 +39,8 @@ class Filter:
     @classmethod
     def of(cls, query: Mapping[str, str]) -> Filter:
         """The filter in the query of an address."""
-        given = {field: query.get(name, "")[:_MOST_CHARACTERS].strip() for name, field in _NAMES.items()}
-        return cls(**given)
+        texts = {field: query.get(name, "") for name, field in _NAMES.items()}
+        return cls(**{field: text[:_MOST_CHARACTERS].strip() for field, text in texts.items()})
 
     @property
     def query(self) -> dict[str, str]:
@@ -56,8 +56,8 @@ class Filter:
     def address(self, path: str, first: int = 0, **changed: str) -> str:
         """Where a page shows the same with some choices ``changed``, from the place ``first`` on."""
         query = {**self.query, **changed, "from": str(first or "")}
-        given = urlencode({name: value for name, value in query.items() if value})
-        return f"{path}?{given}" if given else path
+        encoded = urlencode({name: value for name, value in query.items() if value})
+        return f"{path}?{encoded}" if encoded else path
 
 
 NO_FILTER = Filter()

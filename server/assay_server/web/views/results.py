@@ -18,7 +18,7 @@ from assay_report.data import SENTENCE
 from assay_sampling.verdicts.rules import GOAL_ERROR_PERCENT
 from assay_server.store.model import Campaign
 from assay_server.store.record_store import RecordStore
-from assay_server.web.views import words
+from assay_server.web.views.templating import special_condition
 
 _log = logging.getLogger(__name__)
 
@@ -133,7 +133,7 @@ def _rank(result: Result) -> int:
 def _result(row: Mapping[str, Any]) -> Result:
     return Result(
         **{name: row[name] for name in _SAME},
-        condition=words.special_condition(*(row[name] for name in _CONDITION)),
+        condition=special_condition(*(row[name] for name in _CONDITION)),
         low_percent=_difference_percent(row["interval.low"], row["cost.projected"]),
         high_percent=_difference_percent(row["interval.high"], row["cost.projected"]),
         refused="" if row["status"] == "ok" else row["reason"] or row["status"],
