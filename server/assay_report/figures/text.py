@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import count
 
 from assay_sampling.visible import visible
@@ -56,8 +56,3 @@ def number(value: float) -> str:
     if value and (abs(value) >= 1e7 or abs(value) < 1e-3):
         return f"{value:.0e}".replace("e+0", "e").replace("e-0", "e-")
     return f"{value:,.3g}" if abs(value) < 100 else f"{value:,.0f}"
-
-
-def listed(names: Iterable[str]) -> str:
-    """Names in a sentence."""
-    return ", ".join(names)

@@ -76,23 +76,20 @@ class LivePage:
         self.sessions = Sessions(access.metadata, coordinator.clock.now_ms)
         self.live = LivePages(release())
         self._coordinator = coordinator
-        self._threads = ThreadPoolExecutor(_THREADS, "assay-page")
-        self._strangers = BoundedThreads(_STRANGERS, "assay-page-strangers", _STRANGERS_WAITING)
         self._waiting = ThreadPoolExecutor(1, "assay-page-so-far")
-        self._conversions = Conversions()
-        self._studio = studio = Studio(WorkerPool(1), pulse.touch)
+        studio = Studio(WorkerPool(1), pulse.touch)
         so_far = ResultsSoFar(coordinator, reports, self._waiting, version=pulse.version, made=pulse.touch)
         campaign = CampaignPage(coordinator, handlers.campaigns, pulse, so_far, studio)
-        context = WebContext(
+        self._context = context = WebContext(
             handlers=handlers,
             campaign=campaign,
             pages=Pages(campaign, handlers.campaigns, handlers.lab, pulse),
             studio=studio,
-            conversions=self._conversions,
+            conversions=Conversions(),
             access=access,
             sessions=self.sessions,
-            threads=self._threads,
-            strangers=self._strangers,
+            threads=ThreadPoolExecutor(_THREADS, "assay-page"),
+            strangers=BoundedThreads(_STRANGERS, "assay-page-strangers", _STRANGERS_WAITING),
             limits=limits,
             place=place,
             quotas=Quotas(limits.callers),
@@ -139,10 +136,7 @@ class LivePage:
     def stop(self) -> None:
         """End all streams and close."""
         self._service.stop()
-        self._threads.shutdown(cancel_futures=True)
-        self._strangers.shutdown(cancel_futures=True)
-        self._studio.close()
-        self._conversions.close()
+        self._context.close()
         self._waiting.shutdown(wait=False, cancel_futures=True)
 
 

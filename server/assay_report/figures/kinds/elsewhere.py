@@ -8,7 +8,7 @@ from typing import Any
 from assay_report.figures.figure import Figure
 from assay_report.figures.kinds.errors import Scored, allowed_percent, paired
 from assay_report.figures.kinds.relative import TRUE, Ratio, ratios
-from assay_report.figures.text import listed, number
+from assay_report.figures.text import number
 from assay_sampling.documents.selection import IntervalEntry
 
 _WEIGHTS = {"launches": "launches", "instructions": "instructions", "light_time": "light time"}
@@ -58,12 +58,12 @@ def _allowed(document: Mapping[str, Any]) -> float | None:
 
 def _named(document: Mapping[str, Any]) -> str:
     on = document["evaluated_on"]
-    return listed(on["devices"]) or listed(on["sources"]) or "the recording"
+    return ", ".join(on["devices"]) or ", ".join(on["sources"]) or "the recording"
 
 
 def _selected_on(document: Mapping[str, Any]) -> str:
     made_on = document["selected_on"]
-    return listed(made_on["devices"]) or listed(made_on["sources"]) or "another recording"
+    return ", ".join(made_on["devices"]) or ", ".join(made_on["sources"]) or "another recording"
 
 
 def _mark(document: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from assay_sampling.errors import NotIdentifiedError, NotPermittedError, StorageError
-from assay_server.access.caller import OWNER_ID, Caller
+from assay_server.access.caller import Caller
 from assay_server.clock import wall_ms
 from assay_server.store.people import WebLogin
 from assay_server.store.sql import MetadataStore, SqlTransaction
@@ -142,11 +142,6 @@ class Sessions:
         store.forget_web_logins(sorted(gone))
         for key in gone:
             self._logins.pop(key, None)
-
-
-def is_owners(session: WebLogin) -> bool:
-    """Whether a session's link was asked for on the server's own socket."""
-    return session.identity_id == OWNER_ID
 
 
 def csrf_token(cookie: str) -> str:

@@ -100,11 +100,16 @@ class WebContext:
         """
         return await _in(self.strangers, answer)
 
-    async def of_campaign(
-        self, call: str, caller: Caller, answer: Callable[[], Answer], campaign_id: str
-    ) -> Answer:
-        """What ``answer`` returns in the caller's name, as the call of the access table about a campaign."""
-        return await self.thread(partial(call_as, self.access, call, caller, answer, campaign_id=campaign_id))
+    async def call(self, method: str, caller: Caller, answer: Callable[[], Answer], **about: str) -> Answer:
+        """What ``answer`` returns in the caller's name, as :func:`call_as` has it."""
+        return await self.thread(partial(call_as, self.access, method, caller, answer, **about))
+
+    def close(self) -> None:
+        """End what answers in threads and processes."""
+        self.threads.shutdown(cancel_futures=True)
+        self.strangers.shutdown(cancel_futures=True)
+        self.studio.close()
+        self.conversions.close()
 
     def frame(self, request: Request, caller: Caller | None) -> dict[str, Any]:
         """What the frame of every page needs."""

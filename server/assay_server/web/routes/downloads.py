@@ -42,12 +42,12 @@ async def report(context: WebContext, request: Request) -> Response:
         raise ParameterError("report", f"there is no form {form[:20]!r}", f"take {every}")
     if form == "parquet":
         stored = partial(context.campaign.report_rows, campaign_id)
-        rows = await context.of_campaign(REPORT_CALL, caller, stored, campaign_id)
+        rows = await context.call(REPORT_CALL, caller, stored, campaign_id=campaign_id)
         if rows is not None:
             return FileResponse(rows, media_type=_MADE[form][1], filename=name)
     stored_form = ReportFormat.JSON if made is not None else ReportFormat(form)
     find = partial(context.campaign.report, ReportRequest(campaign_id, stored_form))
-    document = await context.of_campaign(REPORT_CALL, caller, find, campaign_id)
+    document = await context.call(REPORT_CALL, caller, find, campaign_id=campaign_id)
     attached = {"Content-Disposition": f'attachment; filename="{name}"'}
     if made is not None:
         data = await context.conversions.form(document, made[0])
@@ -66,7 +66,7 @@ async def figure(context: WebContext, request: Request) -> Response:
     """A figure of the campaign's report, or of what there is so far, as SVG."""
     caller, campaign_id = await context.caller(request), request.path_params["campaign_id"]
     find = partial(context.campaign.figure_source, campaign_id)
-    source = await context.of_campaign(REPORT_CALL, caller, find, campaign_id)
+    source = await context.call(REPORT_CALL, caller, find, campaign_id=campaign_id)
     narrow = "narrow" in request.query_params
     drawn = await context.studio.picture(source, request.path_params["figure"], narrow=narrow)
     return Response(drawn, media_type="image/svg+xml", headers={"Content-Security-Policy": FIGURE_POLICY})
@@ -78,7 +78,7 @@ async def records(context: WebContext, request: Request) -> Response:
     records_request = RecordsAsked(campaign_id, number(request.query_params.get("from", "")))
     listed = partial(context.handlers.published.list, records_request)
     call = "assay.v1.RecordsService/ListRecords"
-    page = await context.of_campaign(call, caller, listed, campaign_id)
+    page = await context.call(call, caller, listed, campaign_id=campaign_id)
     facts = {"campaign_id": campaign_id, "files": page.files, "next": page.next}
     drawing = Drawing(f"Records of {campaign_id}", "records.html.j2", {}, facts)
     return context.drawn(request, caller, drawing, kinds.CAMPAIGN)
@@ -90,7 +90,7 @@ async def file(context: WebContext, request: Request) -> Response:
     campaign_id = path_of["campaign_id"]
     find = partial(context.campaign.record_file, campaign_id, path_of["run_id"], path_of["slice"])
     call = "assay.v1.RecordsService/ReadRecords"
-    path, piece, close = await context.of_campaign(call, caller, find, campaign_id)
+    path, piece, close = await context.call(call, caller, find, campaign_id=campaign_id)
     name = f"{piece.run_id}-slice-{piece.index:05d}.parquet"
     # Its hash names its content: a download goes on only with the same file (RFC 9110, 13.1.5).
     headers = {"ETag": f'"{piece.content_hash}"'}

@@ -16,7 +16,7 @@ from starlette.responses import RedirectResponse, Response
 
 from assay_core.records.runs import RunsAction, RunsRequest
 from assay_sampling.errors import AssayError
-from assay_server.web.auth.admission import call_as, caller_of_session
+from assay_server.web.auth.admission import caller_of_session
 from assay_server.web.auth.sessions import SESSION_MS
 from assay_server.web.routes.context import WebContext, campaign_path
 
@@ -85,19 +85,9 @@ async def act(context: WebContext, action: RunsAction, request: Request) -> Resp
     context.require_csrf(request, form)
     campaign_id = request.path_params["campaign_id"]
     runs_request = RunsRequest(campaign_id, form.get("workload", ""), form.get("run", ""))
-    about = ", ".join(
-        f"{what} {each[:100]}"
-        for what, each in (
-            ("campaign", campaign_id),
-            ("workload", runs_request.workload),
-            ("run", runs_request.run_id),
-        )
-        if each
-    )
+    names = {"campaign": campaign_id, "workload": runs_request.workload, "run": runs_request.run_id}
+    about = ", ".join(f"{what} {name[:100]}" for what, name in names.items() if name)
     answer = partial(context.handlers.campaigns.carry_out, action, runs_request)
-    call = partial(
-        call_as, context.access, ACTIONS[action], caller, answer, campaign_id=campaign_id, about=about
-    )
-    await context.thread(call)
+    await context.call(ACTIONS[action], caller, answer, campaign_id=campaign_id, about=about)
     run = urllib.parse.quote(runs_request.run_id, safe="")
     return RedirectResponse(f"/runs/{run}" if run else campaign_path(campaign_id), 303)

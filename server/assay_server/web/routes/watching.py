@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import urllib.parse
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -25,7 +25,7 @@ from assay_server.web.routes.forms import ACTIONS
 from assay_server.web.views import pages as kinds
 from assay_server.web.views.filters import NO_FILTER, Filter
 from assay_server.web.views.pages import STANDS_FOR, PageAsked
-from assay_server.web.views.region import Drawing, event
+from assay_server.web.views.region import event
 from assay_server.web.views.templating import release
 
 _LISTS = (kinds.CAMPAIGNS, kinds.CAMPAIGN, kinds.RUNS)
@@ -77,9 +77,8 @@ class Watching:
 
     def _let_in(self, caller: Caller, page: PageAsked) -> bool:
         """Whether the page has buttons for the caller; raises what refuses it."""
-        about = {"campaign_id": page.campaign_id, "run_id": page.run_id}
         access = self._context.access
-        call_as(access, STANDS_FOR[page.kind], caller, lambda: None, **about)
+        call_as(access, STANDS_FOR[page.kind], caller, lambda: None, **page.about)
         campaign_id = page.campaign_id or self._context.pages.campaign_of(page.run_id)
         return bool(campaign_id) and may_call(access, ACTIONS[RunsAction.PAUSE], caller, campaign_id)
 
@@ -87,13 +86,9 @@ class Watching:
         """Key, drawing and version of a page in the form that all see who may see as much as the caller."""
         of_all = not (page.campaign_id or page.run_id)
         key = (page, acts, sight_of(caller) if of_all else None)
-        about = {"campaign_id": page.campaign_id, "run_id": page.run_id}
-        pages, call = self._context.pages, partial(call_as, self._context.access)
-
-        def draw() -> Awaitable[Drawing]:
-            drawn = partial(pages.drawn, page, acts)
-            return self._context.thread(partial(call, STANDS_FOR[page.kind], caller, drawn, **about))
-
+        pages = self._context.pages
+        drawn = partial(pages.drawn, page, acts)
+        draw = partial(self._context.call, STANDS_FOR[page.kind], caller, drawn, **page.about)
         return key, draw, partial(pages.version, page)
 
 
@@ -115,9 +110,8 @@ def _requested_page(kind: str, request: Request) -> PageAsked:
 
 def _arguments(page: PageAsked, drawn: str) -> dict[str, str]:
     """The query of a page's stream."""
-    about = {"campaign_id": page.campaign_id, "run_id": page.run_id, "from": str(page.first or "")}
-    about |= page.filter.query
-    return {"seen": drawn, "release": release(), **{name: value for name, value in about.items() if value}}
+    query = {**page.about, "from": str(page.first or ""), **page.filter.query}
+    return {"seen": drawn, "release": release(), **{name: value for name, value in query.items() if value}}
 
 
 async def _while(holds: Callable[[], bool], events: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:

@@ -54,6 +54,10 @@ class PageAsked:
     first: int = 0
     filter: Filter = NO_FILTER
 
+    @property
+    def about(self) -> dict[str, str]:
+        return {"campaign_id": self.campaign_id, "run_id": self.run_id}
+
 
 class Pages:
     """Draws pages from the answers of the handlers of gRPC. Thread-safe; may block."""
