@@ -30,8 +30,8 @@ _IN_LINES = (
 _BESIDE_PX, _BESIDE_NAMES_PX = 80.0, 46.0
 _LEAST_PLOT_PX = 100.0
 _PADDING_PX, _SYMBOL_PX = 16.0, 20.0
-# IEEE and ACM: 3.33 in of a column, 7 in of a page.
-COLUMN_PT, PAGE_PT = 240.0, 504.0
+# IEEE and ACM: 7 in of a page.
+PAGE_PT = 504.0
 PAPER_TEXT_PT = 8
 _LEAST_PLOT = 60.0
 

@@ -59,12 +59,6 @@ _MODELS: list[Filled[tuple[Row, LabelModel]]] = [
     numbers("group error", lambda entry: percent(entry[1].group_error_percent), "%"),
     numbers("speedup", lambda entry: ratio(entry[1].speedup)),
 ]
-
-
-def _agreement(row: Row) -> str:
-    return percent(getattr(row.model, "agreement_percent", None))
-
-
 _WINDOWS: list[Filled[Row]] = [
     shared.gpu(lambda row: row),
     shared.condition(lambda row: row),
