@@ -19,7 +19,6 @@ from assay_server.campaigns import submit
 from assay_server.campaigns.planning.plan import Plan
 from assay_server.store.model import Agent, Hold, Slice, SliceState
 from assay_server.store.parts import queue
-from assay_server.store.prepared import Driver
 from assay_server.store.sql import MetadataStore, SqlTransaction
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.ingest_box import TEXT, Box
@@ -32,31 +31,16 @@ MOST_STATEMENTS, MOST_COMMITS = 22, 3
 
 
 @pytest.fixture
-def executed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Statements since the test began, by who executes them, and commits."""
+def executed() -> Iterator[Counter[str]]:
+    """Statements since the test began, and how many of them begin and commit."""
     seen: Counter[str] = Counter()
 
-    def counting(owner: type, name: str, what: str) -> None:
-        real = getattr(owner, name)
+    def counted(_connection: object, _cursor: object, statement: str, *_others: object) -> None:
+        seen[statement if statement.startswith(("BEGIN", "COMMIT")) else "others"] += 1
 
-        def counted(self: object, *arguments: object, **keywords: object) -> object:
-            seen[what] += 1
-            return real(self, *arguments, **keywords)
-
-        monkeypatch.setattr(owner, name, counted)
-
-    for name in ("first", "rows", "write", "insert"):
-        counting(Driver, name, "by the driver")
-    for name in ("execute", "scalar", "scalars"):
-        counting(sa.Connection, name, "by SQLAlchemy")
-    run = Driver.run
-
-    def noted(self: Driver, command: str) -> None:
-        seen[command] += 1
-        run(self, command)
-
-    monkeypatch.setattr(Driver, "run", noted)
-    return seen
+    sa.event.listen(sa.Engine, "before_cursor_execute", counted)
+    yield seen
+    sa.event.remove(sa.Engine, "before_cursor_execute", counted)
 
 
 def test_a_finished_run_takes_few_statements_and_three_commits(tmp_path: Path, executed: Counter[str]):
@@ -69,9 +53,8 @@ def test_a_finished_run_takes_few_statements_and_three_commits(tmp_path: Path, e
     sent_and_finished = Counter(executed)
     box.close()
 
-    assert sent_and_finished["by SQLAlchemy"] == 0
-    assert sent_and_finished["by the driver"] <= MOST_STATEMENTS
-    assert sent_and_finished["BEGIN IMMEDIATE"] <= MOST_COMMITS
+    assert 0 < sent_and_finished["others"] <= MOST_STATEMENTS
+    assert 0 < sent_and_finished["BEGIN IMMEDIATE"] <= MOST_COMMITS
 
 
 def test_held_workloads_are_found_without_a_look_at_every_run(tmp_path: Path):

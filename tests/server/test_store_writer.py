@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from assay_core.records.machine import Inventory
 from assay_sampling.errors import StorageError
 from assay_server.store.model import Agent
-from assay_server.store.prepared import Driver
 from assay_server.store.sqlite import SqliteStore
 
 THREADS = 8
@@ -69,15 +69,15 @@ def test_a_block_that_raises_undoes_only_itself(store: SqliteStore) -> None:
 def test_a_commit_that_fails_is_told_and_the_next_works(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = Driver.run
+    execute = sa.Connection.exec_driver_sql
 
-    def refuse(self: Driver, command: str) -> None:
+    def refuse(self: sa.Connection, command: str) -> object:
         if command == "COMMIT":
             raise sqlite3.OperationalError("disk is full")
-        run(self, command)
+        return execute(self, command)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Driver, "run", refuse)
+        patch.setattr(sa.Connection, "exec_driver_sql", refuse)
         with pytest.raises(StorageError, match="disk is full"):
             put(store, "first")
     assert known(store) == set()
@@ -89,7 +89,7 @@ def test_after_an_error_that_undid_everything_the_next_works(store: SqliteStore)
     """A full disk makes SQLite roll back everything, not only the statement that failed."""
     with pytest.raises(KeyError, match="mine"), store.transaction() as write:
         write.put_agent(agent("undone"))
-        write.driver.run("ROLLBACK")
+        write.connection.exec_driver_sql("ROLLBACK")
         raise KeyError("mine")
     put(store, "later")
     assert known(store) == {"later"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from functools import partial
@@ -11,6 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
+import sqlalchemy as sa
 
 from assay_core.records.machine import Inventory
 from assay_sampling.errors import StorageError
@@ -19,7 +20,6 @@ from assay_server.places import database_place
 from assay_server.store import transactions
 from assay_server.store.model import Agent
 from assay_server.store.postgresql.store import NumberedTransactions, PostgresqlStore, new_engine
-from assay_server.store.prepared import Driver, PreparedStatements
 from assay_server.store.transactions import Database, NothingKeptError, OutcomeUnknownError, repeated
 from tests.services.postgresql import OwnPostgresql
 
@@ -53,19 +53,19 @@ class LostCommit:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, heard: bool, after: Callable[[], None]) -> None:
         self.lost = 0
-        run = Driver.run
+        execute = psycopg.Cursor.execute
 
-        def broken(driver: Driver, command: str, values: Sequence[Any] = ()) -> None:
+        def broken(cursor: Any, command: str, *values: Any, **options: Any) -> Any:
             if command != "COMMIT" or self.lost:
-                return run(driver, command, values)
+                return execute(cursor, command, *values, **options)
             if heard:
-                run(driver, command)
+                execute(cursor, command)
             self.lost += 1
-            driver.connection.close()
+            cursor.connection.close()
             after()
             raise psycopg.OperationalError("server closed the connection unexpectedly")
 
-        monkeypatch.setattr(Driver, "run", broken)
+        monkeypatch.setattr(psycopg.Cursor, "execute", broken)
 
 
 def nothing() -> None:
@@ -219,15 +219,14 @@ class Writer:
     def __init__(self, url: str, stack: ExitStack) -> None:
         engine = new_engine(database_place(url))
         stack.callback(engine.dispose)
-        prepared = PreparedStatements(engine.dialect, by_cursor=True)
-        self.slow, self.looking = (Driver(stack.enter_context(engine.connect()), prepared) for _ in range(2))
-        database = Database(engine, prepared, psycopg.Error, partial(StorageError, "the database"))
+        self.slow, self.looking = (stack.enter_context(engine.connect()) for _ in range(2))
+        database = Database(engine, psycopg.Error, partial(StorageError, "the database"))
         self.commits = NumberedTransactions(database, ())
 
     def write(self) -> int:
         """Change every agent's row; returns the number of the commit, which has still to be sent."""
-        self.slow.run("BEGIN")
-        self.slow.run("UPDATE agents SET seen_at_ms = seen_at_ms + 1")
+        self.slow.exec_driver_sql("BEGIN")
+        self.slow.exec_driver_sql("UPDATE agents SET seen_at_ms = seen_at_ms + 1")
         return self.commits.add_number(self.slow)
 
     def was_kept(self, number: int) -> bool:
@@ -245,12 +244,12 @@ def test_a_transaction_that_was_told_as_lost_keeps_nothing(store: PostgresqlStor
     for round_of in range(20):  # old rows are removed meanwhile
         lost = writer.commits._number + 1
         assert not writer.was_kept(lost)
-        with pytest.raises(psycopg.errors.UniqueViolation):
+        with pytest.raises(sa.exc.IntegrityError):
             writer.write()
-        writer.slow.run("ROLLBACK")
+        writer.slow.exec_driver_sql("ROLLBACK")
         assert not writer.was_kept(lost)
         kept = writer.write()
-        writer.slow.run("COMMIT")
+        writer.slow.exec_driver_sql("COMMIT")
         assert writer.was_kept(kept) and writer.was_kept(kept)
         assert seen(store) == {"a": round_of + 1, "b": round_of + 1}
 
@@ -261,7 +260,7 @@ def test_whoever_asks_waits_for_a_commit_that_is_under_way(store: PostgresqlStor
         asked = threads.submit(writer.was_kept, number)
         with pytest.raises(TimeoutError):
             asked.result(0.2)
-        writer.slow.run("COMMIT")
+        writer.slow.exec_driver_sql("COMMIT")
         assert asked.result(20)
     assert seen(store) == {"a": 1, "b": 1}
 
@@ -302,11 +301,12 @@ def test_a_value_that_cannot_be_sent_fails_only_the_transaction_that_brought_it(
                 write.sessions(["a"])
             write.saw_agents(["a"], 7)
             write.saw_agents(["b"], 8)
-            write.driver.run("UPDATE agents SET name = %s", ("\ud800" if number % 3 == 2 else "good",))
-            write.driver.run("INSERT INTO numbers VALUES (%s)", (number,))
+            name = "\ud800" if number % 3 == 2 else "good"
+            write.connection.exec_driver_sql("UPDATE agents SET name = %s", (name,))
+            write.connection.exec_driver_sql("INSERT INTO numbers VALUES (%s)", (number,))
 
     with store.transaction() as write:
-        write.driver.run("CREATE TABLE numbers (number bigint)")
+        write.connection.exec_driver_sql("CREATE TABLE numbers (number bigint)")
         [(first,)] = write.connection.exec_driver_sql("SELECT pg_backend_pid()").all()
     with ThreadPoolExecutor(8) as pool:
         done = [pool.submit(put, number) for number in range(48)]

@@ -70,17 +70,16 @@ class SqlStore:
             with self.transaction() as transaction:
                 yield transaction
             return
-        with self._reading.transaction() as (connection, driver):
-            yield SqlTransaction(connection, driver)
+        with self._reading.transaction() as connection:
+            yield SqlTransaction(connection)
 
     @contextmanager
     def transaction(self) -> Iterator[SqlTransaction]:
-        with self._turn, self._writing.transaction() as (connection, driver):
-            yield SqlTransaction(connection, driver)
+        with self._turn, self._writing.transaction() as connection:
+            yield SqlTransaction(connection)
 
     def close(self) -> None:
         with self._turn:
             self._writing.close()
         if self._reading is not None:
             self._reading.close()
-        self.database.engine.dispose()

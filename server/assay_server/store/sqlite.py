@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.pool import NullPool, StaticPool
+from sqlalchemy.pool import QueuePool, StaticPool
 
 from assay_core.files.durable import storage_errors, write_atomically
 from assay_core.files.private_folders import private_opener
 from assay_sampling.errors import StorageError
 from assay_server.store.column_values import document_text
 from assay_server.store.migrate import upgrade
-from assay_server.store.prepared import PreparedStatements
 from assay_server.store.sql import SqlStore
 from assay_server.store.transactions import Database, Transactions
 from assay_server.threads.repeating import repeated_in_thread
@@ -40,9 +39,19 @@ _DISK_REMEDY = (
 )
 _PROBE = "disk-probe"
 _FAILED_DISK = (errno.EIO, errno.ENXIO, errno.ENODEV, errno.ESTALE, errno.EUCLEAN, errno.EROFS)
+# What durability needs.
+_PRAGMAS = (
+    f"busy_timeout = {_BUSY_MS}",
+    "journal_mode = WAL",
+    "synchronous = FULL",
+    "foreign_keys = ON",
+    f"cache_size = -{_CACHE_KIB}",
+    # Pages that many transactions change, as those of indexes, are written back less often.
+    f"wal_autocheckpoint = {_CHECKPOINT_PAGES}",
+)
 _BEGIN = "BEGIN IMMEDIATE"
 # As PostgreSQL's transactions that only read, they refuse to write.
-_READING = ("PRAGMA query_only = ON",)
+_READING = ("query_only = ON",)
 _MOST_READERS = 8  # that are kept; each holds a few MB of pages
 _FULL_REMEDY = "free space on its disk and check that it is writable; acknowledged data is safe"
 
@@ -62,13 +71,14 @@ class SqliteStore(SqlStore):
             # Before SQLite does: it holds environments, and its journals inherit its mode.
             with storage_errors(path):
                 os.close(private_opener(str(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC))
-        engine = _engine(path)
-        database = Database(engine, PreparedStatements(engine.dialect), sqlite3.Error, self._refusal)
-        reading = Transactions(database, ("BEGIN",), most_kept=_MOST_READERS, settings=_READING)
-        # In memory there is only one connection.
-        super().__init__(database, Transactions(database, (_BEGIN,)), None if path is None else reading)
+        database = Database(_engine(path, 1), sqlite3.Error, self._refusal)
+        reading = None  # in memory there is only one connection
+        if path is not None:
+            readers = dataclasses.replace(database, engine=_engine(path, _MOST_READERS, _READING))
+            reading = Transactions(readers, ("BEGIN",))
+        super().__init__(database, Transactions(database, (_BEGIN,)), reading)
         try:
-            with database.errors(), engine.begin() as connection:
+            with database.errors(), database.engine.begin() as connection:
                 connection.exec_driver_sql(_BEGIN)
                 upgrade(connection, self._subject)
         except BaseException:
@@ -155,30 +165,24 @@ def _disk_failure(folder: Path) -> str:
     return ""
 
 
-def _engine(path: Path | None) -> sa.Engine:
+def _engine(path: Path | None, most_kept: int, pragmas: tuple[str, ...] = ()) -> sa.Engine:
+    """``most_kept``: connections between transactions; ``pragmas``: of each, besides those of all."""
+    kept = {"poolclass": QueuePool, "pool_size": most_kept, "max_overflow": -1}
     engine = sa.create_engine(
         sa.URL.create("sqlite", database=None if path is None else str(path)),
-        # Whoever uses the engine keeps its connections.
-        poolclass=StaticPool if path is None else NullPool,
+        **({"poolclass": StaticPool} if path is None else kept),
+        pool_reset_on_return=None,  # whoever gives one back has ended its transaction
         connect_args={"check_same_thread": False, "cached_statements": _STATEMENTS},
         # Errors must not quote the values of statements, which include the secrets of leases.
         hide_parameters=True,
         json_serializer=document_text,
     )
-    sa.event.listen(engine, "connect", _configure)
+
+    def configure(connection: sqlite3.Connection, _record: object) -> None:
+        # Turns off sqlite3's own transactions: we send BEGIN.
+        connection.isolation_level = None
+        for pragma in (*_PRAGMAS, *pragmas):
+            connection.execute(f"PRAGMA {pragma}")
+
+    sa.event.listen(engine, "connect", configure)
     return engine
-
-
-def _configure(connection: sqlite3.Connection, _record: Any) -> None:
-    """Turn off sqlite3's own transactions (we send BEGIN), and turn on what durability needs."""
-    connection.isolation_level = None
-    for pragma in (
-        f"busy_timeout = {_BUSY_MS}",
-        "journal_mode = WAL",
-        "synchronous = FULL",
-        "foreign_keys = ON",
-        f"cache_size = -{_CACHE_KIB}",
-        # Pages that many transactions change, as those of indexes, are written back less often.
-        f"wal_autocheckpoint = {_CHECKPOINT_PAGES}",
-    ):
-        connection.execute(f"PRAGMA {pragma}")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import sqlalchemy as sa
 
@@ -14,7 +13,6 @@ from assay_server.store.model import OPEN_RUNS, Hold, Slice
 
 _A, _C, _R = tables.attempts.c, tables.campaigns.c, tables.runs.c
 SLICE = tuple(tables.slices.c[item.name] for item in dataclasses.fields(Slice))
-_MOST_PLACES = 256  # databases take some ten thousand
 
 
 def one_of(column: sa.ColumnElement[str], states: Sequence[str]) -> sa.ColumnElement[bool]:
@@ -37,20 +35,3 @@ ATTEMPT_SECONDS = sa.case(
 )
 # How many GPUs an attempt has: those of a gang, too.
 GPUS = 1 + sa.func.json_array_length(_A.gang)
-
-
-def in_places(values: Iterable[object]) -> Iterator[dict[str, object]]:
-    """The parameters of statements that each ask for any of some values, and together for all.
-
-    The last value fills further places, up to a power of two: so statements that are kept prepared are few.
-    """
-    every = list(values)
-    for first in range(0, len(every), _MOST_PLACES):
-        some = every[first : first + _MOST_PLACES]
-        some += some[-1:] * ((1 << (len(some) - 1).bit_length()) - len(some))
-        yield {f"any_{place}": value for place, value in enumerate(some)}
-
-
-def is_any(column: sa.Column[Any], places: int) -> sa.ColumnElement[bool]:
-    """Whether a column has one of the values of :func:`in_places`."""
-    return column.in_([sa.bindparam(f"any_{place}", type_=column.type) for place in range(places)])

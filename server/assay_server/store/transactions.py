@@ -1,8 +1,7 @@
-"""Transactions of a database, on connections that are kept, and those that the database ended itself."""
+"""Transactions of a database, and those that the database ended itself."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -12,13 +11,12 @@ from typing import Any, ParamSpec, TypeVar
 import sqlalchemy as sa
 
 from assay_sampling.errors import StorageError
-from assay_server.store.prepared import Driver, PreparedStatements
 
 # Long enough for a database that is restarted, and shorter than what an agent waits for an answer.
 PATIENCE_SECONDS = 5.0
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.05, 1.0
 
-Given = ParamSpec("Given")
+Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
 
 
@@ -35,15 +33,12 @@ class Database:
     """How a database is reached.
 
     Args:
-        engine: its connections. It must not begin transactions: SQLAlchemy's own pool and transactions took
-            longer than most statements.
-        prepared: its prepared statements.
+        engine: its connections, which are kept between transactions. It must not begin transactions.
         failures: what its driver raises.
         refusal: one of these as a typed error.
     """
 
     engine: sa.Engine
-    prepared: PreparedStatements
     failures: type[Exception]
     refusal: Callable[[Any], StorageError]
 
@@ -61,115 +56,72 @@ class Database:
             raise self.refusal(reason) from error
 
     def close(self, connection: sa.Connection) -> None:
-        """Close a connection, also one that is lost."""
+        """Undo what is open on a connection, and keep it for the next transactions unless it is lost.
+
+        Whoever failed is told why, and not that the database has undone everything itself, or is lost.
+        """
         with suppress(sa.exc.DBAPIError, self.failures):
             connection.close()
 
 
 class Transactions:
-    """Transactions of one kind, at most ``most_kept`` of whose connections are kept. Thread-safe.
+    """Transactions of one kind. Thread-safe.
 
-    Kept connections that cannot begin, because the database was restarted, are closed, and a new one is
-    opened. ``begin``: the commands that begin a transaction, before anything is read: to read first and then
-    want to write can fail. ``settings``: commands for each new connection.
+    ``begin``: the commands that begin a transaction, before anything is read: to read first and then want to
+    write can fail.
     """
 
-    def __init__(
-        self, database: Database, begin: Sequence[str], *, most_kept: int = 1, settings: Sequence[str] = ()
-    ) -> None:
-        self.database, self._begin, self._settings, self._most_kept = database, begin, settings, most_kept
-        self._lock = threading.Lock()
-        self._free: list[tuple[sa.Connection, Driver]] | None = []
+    def __init__(self, database: Database, begin: Sequence[str]) -> None:
+        self.database, self._begin = database, begin
 
     @contextmanager
-    def transaction(self) -> Iterator[tuple[sa.Connection, Driver]]:
+    def transaction(self) -> Iterator[sa.Connection]:
         """A connection in a transaction, which is committed when the block ends, undone when it raises."""
         with self.database.errors():
-            connection, driver = self._begun()
+            connection = self._begun()
             try:
-                yield connection, driver
-            except BaseException:
-                self._undo(connection, driver, keep=True)
-                raise
-            try:
-                self.commit(driver)
-            except BaseException as error:
-                is_lost = driver.is_lost
-                self._undo(connection, driver, keep=False)
-                if not self.was_kept(error, is_lost=is_lost):
-                    raise
-            else:
-                self.give_back(connection, driver, keep=True)
-
-    def close(self) -> None:
-        """Close the connections; those in use close when their transactions end."""
-        with self._lock:
-            free_connections, self._free = self._free or [], None
-        for connection, driver in free_connections:
-            try:
-                if not driver.is_lost:
-                    self.leave(driver)
+                yield connection
+                try:
+                    self.commit(connection)
+                except BaseException as error:
+                    is_lost = connection.invalidated
+                    connection.invalidate()
+                    if not self.was_kept(error, is_lost=is_lost):
+                        raise
             finally:
                 self.database.close(connection)
 
-    def commit(self, driver: Driver) -> None:
+    def close(self) -> None:
+        """Close the connections; those in use close when their transactions end."""
+        self.database.engine.dispose()
+
+    def commit(self, connection: sa.Connection) -> None:
         """End a transaction that is kept."""
-        driver.run("COMMIT")
+        connection.exec_driver_sql("COMMIT")
 
     def was_kept(self, error: BaseException, *, is_lost: bool) -> bool:
         """Whether a commit was kept though it raised an error; ``is_lost``: so is its connection."""
         return False
 
-    def leave(self, driver: Driver) -> None:
-        """Called with each kept connection before it is closed."""
+    def _begun(self, *, again: bool = True) -> sa.Connection:
+        """``again``: where the connection was lost, because the database was restarted, take a new one.
 
-    def opened(self) -> tuple[sa.Connection, Driver]:
-        """A new connection, outside of a transaction; :meth:`give_back` keeps or closes it."""
+        With it SQLAlchemy gives up all that it kept.
+        """
         connection = self.database.engine.connect()
         try:
-            driver = Driver(connection, self.database.prepared)
-            for command in self._settings:
-                driver.run(command)
+            for command in self._begin:
+                connection.exec_driver_sql(command)
         except BaseException:
+            is_lost = connection.invalidated
             self.database.close(connection)
-            raise
-        return connection, driver
-
-    def _begun(self) -> tuple[sa.Connection, Driver]:
-        while True:
-            with self._lock:
-                kept_pair = self._free.pop() if self._free else None
-            connection, driver = kept_pair or self.opened()
-            try:
-                for command in self._begin:
-                    driver.run(command)
-            except BaseException as error:
-                self.database.close(connection)
-                if kept_pair and isinstance(error, self.database.failures) and driver.is_lost:
-                    continue
+            if not (again and is_lost):
                 raise
-            return connection, driver
-
-    def _undo(self, connection: sa.Connection, driver: Driver, *, keep: bool) -> None:
-        is_undone = False
-        try:
-            # Whoever failed is told why, and not that the database has undone everything itself, or is lost.
-            with suppress(self.database.failures):
-                driver.run("ROLLBACK")
-                is_undone = True
-        finally:
-            self.give_back(connection, driver, keep=keep and is_undone)
-
-    def give_back(self, connection: sa.Connection, driver: Driver, *, keep: bool) -> None:
-        """Keep a connection for the next transactions, or close it."""
-        with self._lock:
-            if keep and self._free is not None and len(self._free) < self._most_kept:
-                self._free.append((connection, driver))
-                return
-        self.database.close(connection)
+            return self._begun(again=False)
+        return connection
 
 
-def repeated(call: Callable[Given, Answer]) -> Callable[Given, Answer]:
+def repeated(call: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
     """A call that is done again for some seconds if the database ended its transaction.
 
     Others that were ended with it come back at moments of their own. Everything that the call changes must be
@@ -177,7 +129,7 @@ def repeated(call: Callable[Given, Answer]) -> Callable[Given, Answer]:
     """
 
     @wraps(call)
-    def done(*args: Given.args, **kwargs: Given.kwargs) -> Answer:
+    def done(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
         try:
             return call(*args, **kwargs)
         except NothingKeptError:

@@ -1,7 +1,7 @@
 """What every store on SQLite makes anew, kept from the first of a test process: half of a small test's time.
 
 That is the schema of an empty database, which migrations make in 0.08 s (the two are compared in
-``tests/server/test_migrations.py``), and prepared statements, 3 ms each, equal for all of its files.
+``tests/server/test_migrations.py``), and compiled statements.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from functools import cache
 import sqlalchemy as sa
 
 from assay_server.store import migrate, sqlite
-from assay_server.store.prepared import PreparedStatements
 
 # In the order in which they were made: a table before its indexes.
 _MADE = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY rowid"
@@ -22,7 +21,6 @@ by_migrations = migrate.upgrade
 _schema: list[str] = []
 _compiled: dict[object, object] = {}
 _dialects: list[sa.Dialect] = []
-_statements: list[PreparedStatements] = []
 
 
 def as_kept(connection: sa.Connection, subject: str, option: str = "--state") -> None:
@@ -68,14 +66,6 @@ def _image() -> bytes:
         return empty.serialize()
 
 
-def prepared_statements(dialect: sa.Dialect) -> PreparedStatements:
-    """Those of the first store."""
-    if not _statements:
-        _statements.append(PreparedStatements(dialect))
-    return _statements[0]
-
-
 def install() -> None:
     """Let stores on SQLite take what is kept."""
     sqlite.upgrade = as_kept  # type: ignore[attr-defined]
-    sqlite.PreparedStatements = prepared_statements  # type: ignore[assignment,misc]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -15,8 +14,7 @@ from assay_core.records.machine import InstalledDevice, Inventory, Slot
 from assay_server.store import tables
 from assay_server.store.column_values import Row, shallow
 from assay_server.store.model import Agent, AgentSession
-from assay_server.store.parts.known import KnownRows
-from assay_server.store.statements import in_places, is_any
+from assay_server.store.parts.record_cache import CachedRecords
 
 _A, _G, _I = tables.attempts.c, tables.agents.c, tables.identities.c
 # With the labels of its identity; null for an agent without one.
@@ -24,27 +22,19 @@ _AGENTS_WITH_LABELS = sa.select(tables.agents, _I.labels).join_from(
     tables.agents, tables.identities, _G.agent_id == _I.identity_id, isouter=True
 )
 _AGENT_WITH_LABELS = _AGENTS_WITH_LABELS.where(_G.agent_id == sa.bindparam("agent_id"))
-_SAW_AGENT = (
-    sa.update(tables.agents)
-    .where(_G.agent_id == sa.bindparam("agent"))
-    .values(seen_at_ms=sa.bindparam("now_ms"))
-)
+_THESE = _G.agent_id.in_(sa.bindparam("agent_ids", expanding=True))
+_SESSIONS = sa.select(_G.agent_id, _G.session_id, _G.seen_at_ms).where(_THESE)
+_SAW_AGENTS = sa.update(tables.agents).where(_THESE).values(seen_at_ms=sa.bindparam("now_ms"))
 
 
-@cache
-def _sessions(places: int) -> sa.Select[Any]:
-    return sa.select(_G.agent_id, _G.session_id, _G.seen_at_ms).where(is_any(_G.agent_id, places))
-
-
-class AgentRows(KnownRows):
+class AgentRows(CachedRecords):
     """Agents and their heartbeats in SQL."""
 
     def agent(self, agent_id: str) -> Agent | None:
-        known_agent: Agent | None = self.known.get((tables.agents.name, agent_id))
-        if known_agent is None:
-            row = self.driver.first(_AGENT_WITH_LABELS, {"agent_id": agent_id})
-            known_agent = None if row is None else self.keep(tables.agents, (agent_id,), agent_of(row))
-        return known_agent
+        agent: Agent | None = self.cached(tables.agents, (agent_id,))
+        for row in self.rows(_AGENT_WITH_LABELS, {"agent_id": agent_id}) if agent is None else ():
+            agent = self.keep(tables.agents, (agent_id,), agent_of(row))
+        return agent
 
     def agents(self) -> list[Agent]:
         """All agents that ever registered, in the order of their identifiers."""
@@ -54,8 +44,7 @@ class AgentRows(KnownRows):
         """The current processes of those of these agents that are known."""
         return {
             row["agent_id"]: AgentSession(row["session_id"], row["seen_at_ms"])
-            for given in in_places(dict.fromkeys(agent_ids))
-            for row in self.driver.rows(_sessions(len(given)), given)
+            for row in self.rows(_SESSIONS, {"agent_ids": agent_ids})
         }
 
     def put_agent(self, agent: Agent) -> None:
@@ -64,11 +53,10 @@ class AgentRows(KnownRows):
 
     def saw_agents(self, agent_ids: Sequence[str], now_ms: int) -> None:
         """Note that these agents were seen now."""
+        self.connection.execute(_SAW_AGENTS, {"agent_ids": agent_ids, "now_ms": now_ms})
         for agent_id in agent_ids:
-            known: Agent | None = self.known.get((tables.agents.name, agent_id))
-            if known is not None:
-                self.known[(tables.agents.name, agent_id)] = replace(known, seen_at_ms=now_ms)
-            self.driver.write(_SAW_AGENT, {"agent": agent_id, "now_ms": now_ms})
+            if (agent := self.cached(tables.agents, (agent_id,))) is not None:
+                self.keep(tables.agents, (agent_id,), replace(agent, seen_at_ms=now_ms))
 
     def forget_agents(self, most: int) -> None:
         """Keep only the ``most`` agents that were seen last, and all that hold a lease."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,9 +15,8 @@ from assay_core.records.failure import Failure
 from assay_server.store import tables
 from assay_server.store.column_values import Row, documents_of, failure_of, flags_of, shallow
 from assay_server.store.model import Attempt, Segment
-from assay_server.store.parts.known import insert_into
 from assay_server.store.parts.state import StateRows
-from assay_server.store.statements import ATTEMPT_SECONDS, OF_CAMPAIGN, in_places, is_any
+from assay_server.store.statements import ATTEMPT_SECONDS, OF_CAMPAIGN, one_of
 
 # A token is an epoch, then a count of this many bits: milliseconds fit until the year 2109.
 EPOCH_SHIFT = 21
@@ -56,34 +54,9 @@ WORKLOAD_FAILURES = (
     .where(OF_CAMPAIGN, _R.workload == sa.bindparam("workload"), _A.state == str(AttemptState.FAILED))
     .order_by(_A.token)
 )
-
-
-@cache
-def _attempts_of(given: tuple[str, ...]) -> sa.Select[Any]:
-    """The attempts of a run, or of a slice, by slice and number."""
-    of_these = (_A[name] == sa.bindparam(name) for name in given)
-    return sa.select(tables.attempts).where(*of_these).order_by(_A.slice, _A.attempt)
-
-
-@cache
-def _attempts_with_tokens(places: int) -> sa.Select[Any]:
-    return sa.select(tables.attempts).where(is_any(_A.token, places))
-
-
-@cache
-def _leases_of(given: tuple[str, ...]) -> sa.Select[Any]:
-    """The leased attempts of an agent, found by the index of leased slots, however many others there are."""
-    leased = _A.state == sa.literal_column("'leased'")  # literal: only then is the partial index used
-    return sa.select(tables.attempts).where(leased, *_narrowed(given)).order_by(_A.token)
-
-
-def _narrowed(given: Iterable[str]) -> Iterator[sa.ColumnElement[bool]]:
-    conditions: dict[str, sa.ColumnElement[bool]] = {
-        "agent_id": _A.agent_id == sa.bindparam("agent_id"),
-        "slot_id": _A.slot_id == sa.bindparam("slot_id"),
-        "lease_ended_before_ms": _A.deadline_ms < sa.bindparam("lease_ended_before_ms"),
-    }
-    return (conditions[name] for name in given)
+_MOST_VALUES = 10_000  # in one statement; databases take some 30,000
+_WITH_TOKENS = sa.select(tables.attempts).where(_A.token.in_(sa.bindparam("tokens", expanding=True)))
+_ALL = sa.select(tables.attempts)
 
 
 class AttemptRows(StateRows):
@@ -94,8 +67,8 @@ class AttemptRows(StateRows):
 
     def attempts(self, run_id: str, slice_index: int | None = None) -> list[Attempt]:
         """The attempts of a run or of one of its slices, in the order of slice and attempt."""
-        given = {"run_id": run_id} | ({} if slice_index is None else {"slice": slice_index})
-        return self._attempts_from(self.driver.rows(_attempts_of(tuple(given)), given))
+        query = _ALL.where(_A.run_id == run_id).order_by(_A.slice, _A.attempt)
+        return self._attempts(query if slice_index is None else query.where(_A.slice == slice_index))
 
     def attempts_in(
         self,
@@ -106,32 +79,31 @@ class AttemptRows(StateRows):
         lease_ended_before_ms: int | None = None,
     ) -> list[Attempt]:
         """Attempts in one of these states, in the order of their tokens."""
-        conditions = {
-            "agent_id": agent_id,
-            "slot_id": slot_id,
-            "lease_ended_before_ms": lease_ended_before_ms,
-        }
-        given = {name: value for name, value in conditions.items() if value is not None}
-        if agent_id is not None and tuple(states) == (AttemptState.LEASED,):
-            return self._attempts_from(self.driver.rows(_leases_of(tuple(given)), given))
-        query = sa.select(tables.attempts).where(_A.state.in_([str(s) for s in states]), *_narrowed(given))
-        return [attempt_of(row) for row in self.rows(query.order_by(_A.token), given)]
+        # Literal, because only then does the database use the index of leased slots.
+        query = _ALL.where(one_of(_A.state, states)).order_by(_A.token)
+        if agent_id is not None:
+            query = query.where(_A.agent_id == agent_id)
+        if slot_id is not None:
+            query = query.where(_A.slot_id == slot_id)
+        if lease_ended_before_ms is not None:
+            query = query.where(_A.deadline_ms < lease_ended_before_ms)
+        return self._attempts(query)
 
     def attempts_of(self, run_ids: Sequence[str], states: Sequence[AttemptState]) -> list[Attempt]:
         """Attempts of these runs in one of these states, in the order of their tokens."""
-        within = (_A.run_id.in_(run_ids), _A.state.in_([str(state) for state in states]))
-        query = sa.select(tables.attempts).where(*within).order_by(_A.token)
-        return [attempt_of(row) for row in self.rows(query)]
+        within = (_A.run_id.in_(run_ids), one_of(_A.state, states))
+        return self._attempts(_ALL.where(*within).order_by(_A.token))
 
     def attempts_with(self, keys: Iterable[AttemptKey]) -> dict[AttemptKey, Attempt]:
         """The attempts with these keys; keys without an attempt are left out."""
         key_set = set(keys)  # some may name the token of another's attempt
-        attempts = (
-            attempt
-            for given in in_places({key.token for key in key_set})
-            for attempt in self._attempts_from(self.driver.rows(_attempts_with_tokens(len(given)), given))
-        )
-        return {attempt.key: attempt for attempt in attempts if attempt.key in key_set}
+        tokens = [key.token for key in key_set]
+        return {
+            attempt.key: attempt
+            for first in range(0, len(tokens), _MOST_VALUES)
+            for attempt in self._attempts(_WITH_TOKENS, {"tokens": tokens[first : first + _MOST_VALUES]})
+            if attempt.key in key_set
+        }
 
     def untried_from(self, run_id: str) -> int:
         """The index from which on no slice of a run was ever leased."""
@@ -157,7 +129,7 @@ class AttemptRows(StateRows):
         return [(int(row["leased_at_ms"]), row["facts"]) for row in self.rows(query)]
 
     def add_attempt(self, attempt: Attempt) -> None:
-        self.driver.write(insert_into(tables.attempts), attempt_values(attempt))
+        self.connection.execute(sa.insert(tables.attempts), attempt_values(attempt))
         self._keep(attempt)
 
     def save_attempt(self, attempt: Attempt) -> None:
@@ -170,22 +142,20 @@ class AttemptRows(StateRows):
         """
         for key, spooled in progress:
             extended = {"spooled": spooled, "ends_at_ms": lease_ends_at_ms}
-            self.driver.write(_EXTEND, _key_of(key) | extended)
-            known: Attempt | None = self.known.get((tables.attempts.name, *_place_of(key)))
-            if known is not None:
-                most = max(spooled, known.launches_spooled)
-                alive = replace(known, confirmed=True, launches_spooled=most)
+            self.connection.execute(_EXTEND, _key_of(key) | extended)
+            if (attempt := self.cached(tables.attempts, _place_of(key))) is not None:
+                most = max(spooled, attempt.launches_spooled)
+                alive = replace(attempt, confirmed=True, launches_spooled=most)
                 self._keep(replace(alive, lease_ends_at_ms=lease_ends_at_ms))
 
     def segment(self, key: AttemptKey, index: int) -> Segment | None:
         return self.by_key(tables.segments, (*_place_of(key), index), lambda row: Segment(**row))
 
     def segments(self, key: AttemptKey) -> list[Segment]:
-        return [Segment(**row) for row in self.driver.rows(_SEGMENTS_OF, _key_of(key))]
+        return [Segment(**row) for row in self.rows(_SEGMENTS_OF, _key_of(key))]
 
     def add_segments(self, segments: Sequence[Segment]) -> None:
-        for segment in segments:
-            self.driver.write(insert_into(tables.segments), shallow(segment))
+        self.connection.execute(sa.insert(tables.segments), [shallow(segment) for segment in segments])
 
     def forget_logs(self, before_ms: int, most: int, notice: str) -> int:
         """Replace by ``notice`` the logs of attempts without a result of campaigns that ended before then.
@@ -208,7 +178,7 @@ class AttemptRows(StateRows):
 
     def next_token(self) -> int:
         """A fencing token larger than all earlier ones, including those before a restart."""
-        token = self.driver.scalar(_ADVANCE_TOKEN, {})
+        token = self.connection.scalar(_ADVANCE_TOKEN)
         if token is not None:
             return int(token)
         self.keep_number(_LEASES, 1)
@@ -224,9 +194,9 @@ class AttemptRows(StateRows):
         self.keep_number(_LEASES, token)
         return epoch
 
-    def _attempts_from(self, rows: Sequence[Row]) -> list[Attempt]:
-        """The attempts of these rows, which need not be read again."""
-        return [self._keep(attempt_of(row)) for row in rows]
+    def _attempts(self, query: sa.Select[Any], values: Mapping[str, Any] | None = None) -> list[Attempt]:
+        """The attempts of a query, which need not be read again."""
+        return [self._keep(attempt_of(row)) for row in self.rows(query, values)]
 
     def _keep(self, attempt: Attempt) -> Attempt:
         return self.keep(tables.attempts, _place_of(attempt.key), attempt)

@@ -7,12 +7,12 @@ import sqlalchemy as sa
 from assay_core.records.lab import AuditEntry
 from assay_server.store import tables
 from assay_server.store.column_values import shallow
-from assay_server.store.parts.known import KnownRows
+from assay_server.store.parts.record_cache import CachedRecords
 
 _C = tables.audit.c
 
 
-class AuditRows(KnownRows):
+class AuditRows(CachedRecords):
     """The audit log in SQL."""
 
     def audit_entries(

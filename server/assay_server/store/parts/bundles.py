@@ -7,12 +7,12 @@ import sqlalchemy as sa
 from assay_core.records.upload import Bundle
 from assay_server.store import tables
 from assay_server.store.model import KeptBundle
-from assay_server.store.parts.known import KnownRows
+from assay_server.store.parts.record_cache import CachedRecords
 
 _B, _H = tables.bundles.c, tables.bundle_holders.c
 
 
-class BundleRows(KnownRows):
+class BundleRows(CachedRecords):
     """Bundles and who sent them, in SQL."""
 
     def bundle(self, sha256: str) -> KeptBundle | None:

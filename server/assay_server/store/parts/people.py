@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from assay_core.identity.roles import IdentityKind, Role
 from assay_server.store import tables
 from assay_server.store.column_values import Row, shallow
-from assay_server.store.parts.known import KnownRows
+from assay_server.store.parts.record_cache import CachedRecords
 from assay_server.store.people import Identity, StoredCertificate, StoredToken, WebLogin
 
 _C, _I, _L, _T = (
@@ -17,7 +17,7 @@ _C, _I, _L, _T = (
 )
 
 
-class PeopleRows(KnownRows):
+class PeopleRows(CachedRecords):
     """Who may call the server, in SQL: identities, certificates, join tokens, and logins of the live page."""
 
     def identity(self, identity_id: str) -> Identity | None:

@@ -124,9 +124,7 @@ class QueueRows(RunRows):
         if untried_in:
             given |= {"untried_agent": untried_in[0], "untried_slot": untried_in[1]}
         query = _first_of_lane(bool(passed), bool(untried_in))
-        # A list of slices in a statement has another length each time, so that only SQLAlchemy can run it.
-        rows = self.rows if passed else self.driver.rows
-        candidates = [row for lane in lane_ids for row in rows(query, {**given, "lane": lane})]
+        candidates = [row for lane in lane_ids for row in self.rows(query, {**given, "lane": lane})]
         if not candidates:
             return None
         first = min(candidates, key=lambda row: int(row["ordinal"]))
@@ -137,11 +135,11 @@ class QueueRows(RunRows):
 
     def is_running(self, campaign_id: str) -> bool:
         """Whether slots may have slices of a campaign: it runs and is not paused."""
-        return bool(self.driver.rows(_RUNNING_CAMPAIGN, {"campaign_id": campaign_id}))
+        return bool(self.rows(_RUNNING_CAMPAIGN, {"campaign_id": campaign_id}))
 
     def earliest_due_ms(self, lane_id: int) -> int | None:
         """When the first waiting slice of a lane is due (Unix time, ms); None if none waits."""
-        due_ms = self.driver.scalar(_EARLIEST_OF_LANE, {"lane": lane_id})
+        due_ms = self.connection.scalar(_EARLIEST_OF_LANE, {"lane": lane_id})
         return None if due_ms is None else int(due_ms)
 
     def gpu_uses(self) -> list[GpuUse]:
@@ -162,11 +160,11 @@ class QueueRows(RunRows):
 
     def open_ends(self, campaign_id: str) -> OpenEnds:
         """What keeps a campaign from ending; costs the same for any number of runs."""
-        return OpenEnds(**self.driver.rows(_OPEN_ENDS, {"campaign_id": campaign_id})[0])
+        return OpenEnds(**self.rows(_OPEN_ENDS, {"campaign_id": campaign_id})[0])
 
     def held_workloads(self, campaign_id: str) -> set[str]:
         """The workloads of a campaign with waiting slices that are held."""
-        rows = self.driver.rows(HELD_WORKLOADS, {"campaign_id": campaign_id})
+        rows = self.rows(HELD_WORKLOADS, {"campaign_id": campaign_id})
         return {row["workload"] for row in rows}
 
 

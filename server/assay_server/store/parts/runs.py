@@ -22,7 +22,7 @@ from assay_server.store import tables
 from assay_server.store.column_values import Row, documents_of, failure_of, flags_of, parsed, shallow
 from assay_server.store.model import Hold, Need, Run, Slice, SliceState, SliceTime, need_of
 from assay_server.store.overviews import NotedRuns, RunsAlike
-from assay_server.store.parts.known import KnownRows, insert_into
+from assay_server.store.parts.record_cache import CachedRecords
 from assay_server.store.statements import ATTEMPT_SECONDS, IS_OPEN, OF_CAMPAIGN, SLICE
 
 # What the need of a run is made of, besides whether it brings a bundle.
@@ -49,7 +49,7 @@ _SLICE_TIMES = (
 )
 
 
-class RunRows(KnownRows):
+class RunRows(CachedRecords):
     """Runs of campaigns, their slices, and the slices' lanes of the queue, in SQL."""
 
     def run(self, run_id: str) -> Run | None:
@@ -57,14 +57,13 @@ class RunRows(KnownRows):
 
     def runs(self, campaign_id: str) -> list[Run]:
         """The runs of a campaign, in its order."""
-        return [run_of(row) for row in self.driver.rows(_RUNS_OF, {"campaign_id": campaign_id})]
+        return [run_of(row) for row in self.rows(_RUNS_OF, {"campaign_id": campaign_id})]
 
     def campaign_of(self, run_id: str) -> str | None:
         """The campaign of a run; None if there is no such run."""
-        known: Run | None = self.known.get((tables.runs.name, run_id))
-        if known is not None:
-            return known.campaign_id
-        campaign_id: str | None = self.driver.scalar(_CAMPAIGN_OF, {"run_id": run_id})
+        if (run := self.cached(tables.runs, (run_id,))) is not None:
+            return str(run.campaign_id)
+        campaign_id: str | None = self.connection.scalar(_CAMPAIGN_OF, {"run_id": run_id})
         return campaign_id
 
     def run_counts(self, campaign_id: str) -> dict[RunState, int]:
@@ -111,9 +110,8 @@ class RunRows(KnownRows):
         return set(self.connection.scalars(query.distinct()))
 
     def save_run(self, run: Run) -> None:
-        known: Run | None = self.known.get((tables.runs.name, run.run_id))
-        if known is not None:  # its holds stay as they are
-            run = dataclasses.replace(run, holds=known.holds)
+        if (cached := self.cached(tables.runs, (run.run_id,))) is not None:  # its holds stay as they are
+            run = dataclasses.replace(run, holds=cached.holds)
         self.save(tables.runs, (run.run_id,), run, run_values)
 
     def set_holds(self, run_ids: Sequence[str], holds: Collection[Hold]) -> None:
@@ -136,7 +134,7 @@ class RunRows(KnownRows):
         return self.by_key(tables.slices, (run_id, index), slice_of)
 
     def slices(self, run_id: str) -> list[Slice]:
-        return [slice_of(row) for row in self.driver.rows(_SLICES_OF, {"run_id": run_id})]
+        return [slice_of(row) for row in self.rows(_SLICES_OF, {"run_id": run_id})]
 
     def published_slices(self) -> list[Slice]:
         """Every slice of every campaign that has a published file."""
@@ -154,7 +152,7 @@ class RunRows(KnownRows):
 
     def states_beside(self, run_id: str, index: int) -> frozenset[SliceState]:
         """The states of a run's other slices."""
-        rows = self.driver.rows(_STATES_BESIDE, {"run_id": run_id, "slice": index})
+        rows = self.rows(_STATES_BESIDE, {"run_id": run_id, "slice": index})
         return frozenset(SliceState(row["state"]) for row in rows)
 
     def slice_times(self, most: int) -> list[SliceTime]:
@@ -175,9 +173,7 @@ class RunRows(KnownRows):
 
     def add_runs(self, runs: Sequence[Run], slices: Sequence[Slice]) -> None:
         """Add runs to existing campaigns."""
-        self.known.clear()
-        insert = insert_into(tables.runs)
-        self.driver.insert_copies(insert, runs, new_run_values, ("run_id", "ordinal", "repeat"))
+        self.write(sa.insert(tables.runs), [new_run_values(run) for run in runs])
         self._add_slices(slices, runs)
 
     def _add_slices(self, slices: Sequence[Slice], runs: Sequence[Run]) -> None:
@@ -192,8 +188,7 @@ class RunRows(KnownRows):
                 lanes[alike] = self._lane(run.campaign_id, need_of(run))
             lane = -lanes[alike] if run.holds else lanes[alike]
             places[run.run_id] = {"lane": lane, "ordinal": run.ordinal}
-        rows = (slice_values(piece) | places[piece.run_id] for piece in slices)
-        self.driver.insert(insert_into(tables.slices), tables.slices.c.keys(), rows)
+        self.write(sa.insert(tables.slices), [slice_values(piece) | places[piece.run_id] for piece in slices])
 
     def _lane(self, campaign_id: str, need: Need) -> int:
         """The lane of a need in a campaign, made at its first use."""

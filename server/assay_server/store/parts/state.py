@@ -5,13 +5,13 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from assay_server.store import tables
-from assay_server.store.parts.known import KnownRows
+from assay_server.store.parts.record_cache import CachedRecords
 
 STATE_NUMBER = "state"  # a state folder and its database have the same number under this name
 _AUTHORITY = "authority"
 
 
-class StateRows(KnownRows):
+class StateRows(CachedRecords):
     """The numbers of the state and of its certificate authority, in SQL."""
 
     def state_number(self) -> int | None:

@@ -13,7 +13,6 @@ import logging
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.pool import NullPool
 
 from assay_sampling.errors import StorageError
 from assay_server.places import DatabasePlace
@@ -24,6 +23,7 @@ _log = logging.getLogger(__name__)
 # An advisory lock of ours, in each schema: "ASSA" in ASCII.
 _WRITER = 0x41535341
 _LOCK_SECONDS = 30
+_MOST_KEPT = 9  # connections between transactions: eight readers and a writer
 TAKE_WRITER_LOCK = f"SELECT pg_advisory_xact_lock({_WRITER}, hashtext(current_schema()))"
 END_WRITERS = f"""
 SELECT pg_terminate_backend(pid) FROM pg_locks -- of a leader that did not renew its lead
@@ -83,15 +83,16 @@ FROM pg_database WHERE datname = current_database()
 
 
 def new_engine(place: DatabasePlace, **options: int) -> sa.Engine:
-    """Connections to a database, each with our settings, which nobody keeps but their user.
+    """Connections to a database, each with our settings.
 
     ``options``: of libpq, in place of ours.
     """
     logging.getLogger("psycopg").setLevel(logging.ERROR)  # it warns of lost connections, as our errors do
     engine = sa.create_engine(
         place.url,
-        poolclass=NullPool,  # whoever uses the engine keeps its connections
-        pool_reset_on_return=None,  # one that is given back is closed; a lost one cannot be reset
+        pool_size=_MOST_KEPT,
+        max_overflow=-1,
+        pool_reset_on_return=None,  # whoever gives one back has ended its transaction
         isolation_level="AUTOCOMMIT",  # transactions begin and end by our own commands
         connect_args=_CONNECTION | options,
         paramstyle="format",

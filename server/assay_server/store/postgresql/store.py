@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 import psycopg
+import sqlalchemy as sa
 
 from assay_sampling.errors import StorageError
 from assay_server.places import DatabasePlace
@@ -24,7 +25,6 @@ from assay_server.store.postgresql.connections import (
 )
 from assay_server.store.postgresql.lead import Lead
 from assay_server.store.postgresql.refusals import refusal
-from assay_server.store.prepared import Driver, PreparedStatements
 from assay_server.store.sql import SqlStore
 from assay_server.store.transactions import (
     Database,
@@ -40,7 +40,6 @@ _BEGIN = (
     TAKE_WRITER_LOCK,
 )
 _BEGIN_READING = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",)
-_MOST_READERS = 8  # that are kept
 _COMMITS = "assay_commits"
 _COMMITS_KEPT = 8  # rows of one store, and at most as many again
 _MAKE_COMMITS = (
@@ -85,38 +84,40 @@ class NumberedTransactions(Transactions):
         self._writer = secrets.randbits(62)
         self._number, self._is_numbered = 0, False
 
-    def commit(self, driver: Driver) -> None:
+    def commit(self, connection: sa.Connection) -> None:
         self._is_numbered = False
         with self.database.errors():
-            self.add_number(driver)
+            self.add_number(connection)
             self._is_numbered = True
-            super().commit(driver)
+            super().commit(connection)
 
-    def add_number(self, driver: Driver) -> int:
+    def add_number(self, connection: sa.Connection) -> int:
         """Write the number of a transaction, right before its commit; returns it."""
         self._number += 1
-        driver.run(self._add, (self._writer, self._number))
+        connection.exec_driver_sql(self._add, (self._writer, self._number))
         if self._number % _COMMITS_KEPT == 0:
-            driver.run(_TIDY_COMMITS, (self._writer, self._number - _COMMITS_KEPT))
+            connection.exec_driver_sql(_TIDY_COMMITS, (self._writer, self._number - _COMMITS_KEPT))
         return self._number
 
-    def has_number(self, driver: Driver, number: int) -> bool:
+    def has_number(self, connection: sa.Connection, number: int) -> bool:
         """Whether the transaction of a number was committed; if not, it never will be.
 
         Waits until it has ended, if it is under way. Call it outside of a transaction, before the next number
         is written.
         """
-        driver.run("BEGIN ISOLATION LEVEL READ COMMITTED")
-        driver.run(_TAKE_COMMIT, (self._writer, number))
+        connection.exec_driver_sql("BEGIN ISOLATION LEVEL READ COMMITTED")
+        connection.exec_driver_sql(_TAKE_COMMIT, (self._writer, number))
         query = f"SELECT kept FROM {_COMMITS} WHERE writer = {self._writer} AND number = {number}"
-        is_kept = bool(driver.value_of(query))
-        driver.run("COMMIT")
+        is_kept = bool(connection.exec_driver_sql(query).scalar())
+        connection.exec_driver_sql("COMMIT")
         return is_kept
 
-    def leave(self, driver: Driver) -> None:
-        """Remove the rows of a store that is closed."""
-        with suppress(psycopg.Error):
-            driver.run(_TIDY_COMMITS, (self._writer, self._number))
+    def close(self) -> None:
+        """Remove the rows of the store, and close the connections."""
+        if self._number:
+            with suppress(StorageError), self.database.errors(), self.database.engine.connect() as connection:
+                connection.exec_driver_sql(_TIDY_COMMITS, (self._writer, self._number))
+        super().close()
 
     def was_kept(self, error: BaseException, *, is_lost: bool) -> bool:
         """Whether a commit whose answer was lost was kept; raises NothingKeptError or OutcomeUnknownError."""
@@ -131,15 +132,8 @@ class NumberedTransactions(Transactions):
         return True
 
     def _looked_up(self) -> bool:
-        with self.database.errors():
-            connection, driver = self.opened()
-            try:
-                is_kept = self.has_number(driver, self._number)
-            except BaseException:
-                self.database.close(connection)
-                raise
-            self.give_back(connection, driver, keep=True)
-            return is_kept
+        with self.database.errors(), self.database.engine.connect() as connection:
+            return self.has_number(connection, self._number)
 
 
 class PostgresqlStore(SqlStore):
@@ -157,9 +151,8 @@ class PostgresqlStore(SqlStore):
         self.subject = place.shown
         self.lead = lead
         engine = new_engine(place)
-        prepared = PreparedStatements(engine.dialect, by_cursor=True)
-        database = Database(engine, prepared, psycopg.Error, self._refusal)
-        reading = Transactions(database, _BEGIN_READING, most_kept=_MOST_READERS)
+        database = Database(engine, psycopg.Error, self._refusal)
+        reading = Transactions(database, _BEGIN_READING)
         writing = NumberedTransactions(database, _BEGIN, "true" if lead is None else lead.is_held)
         super().__init__(database, writing, reading)
         try:
