@@ -7,7 +7,7 @@ import pytest
 from assay_core.records.wire import condition_from_proto, condition_to_proto
 from assay_protos import common_pb2
 from assay_sampling.launches.table import BASELINE, Condition, TableMetadata
-from assay_server.store.column_values import documents_of
+from assay_server.store import tables
 from assay_server.store.model import Run
 
 PARTITION = Condition("none", "base", 50.0, "partition")
@@ -31,6 +31,6 @@ def test_documents_of_other_shares_are_those_of_earlier_releases() -> None:
         level="light",
         profiler="recorded",
     )
-    assert documents_of(run, "condition") == {"condition": document}
+    assert tables.runs.c.condition.type.write(run.condition) == document
     assert b"sm_share" not in TableMetadata("light", condition=BASELINE).to_json()
     assert Condition(**PARTITION.to_dict()) == PARTITION

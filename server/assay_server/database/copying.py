@@ -14,9 +14,10 @@ import sqlalchemy as sa
 
 from assay_sampling.errors import StorageError
 from assay_server.store import tables
-from assay_server.store.column_values import plain_values
+from assay_server.store.column_values import Row, finite, without_nul
 from assay_server.store.parts.state import STATE_NUMBER
 
+_TABLES = tables.metadata.sorted_tables
 # Logs of attempts may have megabytes.
 _TOGETHER = 100
 Told = Callable[[str, int], None]  # a table, and how many of its rows so far
@@ -28,11 +29,11 @@ def copy_rows(source: sa.Connection, target: sa.Connection, progress: Told = lam
     Raises StorageError if a row cannot be read, or in the target differs from its source, or the numbers of
     rows do.
     """
-    ordered = tables.metadata.sorted_tables
-    for table in reversed(ordered):
+    for table in reversed(_TABLES):
         target.execute(sa.delete(table))
-    copied = sum(_copy(table, source, target, progress) for table in ordered)
-    for table in ordered:
+    plain = [_plain(table) for table in _TABLES]
+    copied = sum(_copy(table, source, target, progress) for table in plain)
+    for table in plain:
         _go_on_counting(table, target)
         require_equal(table, source, target)
     return copied
@@ -40,10 +41,24 @@ def copy_rows(source: sa.Connection, target: sa.Connection, progress: Told = lam
 
 def has_rows(connection: sa.Connection, *, beside_number: bool = False) -> bool:
     """Whether a database has any row of ours; ``beside_number``: besides the number of its state."""
-    every = {table.name: sa.select(table).limit(1) for table in tables.metadata.sorted_tables}
+    every = {table.name: sa.select(table).limit(1) for table in _TABLES}
     if beside_number:
         every["tokens"] = every["tokens"].where(tables.tokens.c.name != STATE_NUMBER)
     return any(connection.execute(query).first() is not None for query in every.values())
+
+
+def _plain(table: sa.Table) -> sa.Table:
+    """A table whose values are as they are stored, and no states or records."""
+    columns = (
+        sa.Column(
+            column.name,
+            getattr(column.type, "impl", column.type),
+            primary_key=column.primary_key,
+            autoincrement=column.autoincrement,
+        )
+        for column in table.c
+    )
+    return sa.Table(table.name, sa.MetaData(), *columns)
 
 
 def _copy(table: sa.Table, source: sa.Connection, target: sa.Connection, progress: Told) -> int:
@@ -73,7 +88,7 @@ def _pieces(table: sa.Table, connection: sa.Connection) -> Iterator[list[dict[st
 def _read(table: sa.Table, connection: sa.Connection, query: sa.Select[Any]) -> list[dict[str, Any]]:
     """The rows of a query; raises StorageError that names the one that cannot be read."""
     try:
-        return [plain_values(dict(row)) for row in connection.execute(query).mappings()]
+        return [_stored(row) for row in connection.execute(query).mappings()]
     except (ValueError, StorageError, sa.exc.DBAPIError) as error:
         if not _is_of_a_value(error):
             raise
@@ -84,6 +99,11 @@ def _read(table: sa.Table, connection: sa.Connection, query: sa.Select[Any]) -> 
         ) from error
 
 
+def _stored(row: Row) -> dict[str, Any]:
+    """A row as every database keeps it; raises StorageError if a number in it is not finite."""
+    return {name: without_nul(finite(value, name)) for name, value in row.items()}
+
+
 def _unreadable(table: sa.Table, connection: sa.Connection, query: sa.Select[Any]) -> str:
     """The key of the first row of a query that cannot be read."""
     key = list(table.primary_key)
@@ -92,7 +112,7 @@ def _unreadable(table: sa.Table, connection: sa.Connection, query: sa.Select[Any
         one = sa.select(table).where(*(column == named[column.name] for column in key))
         try:
             for row in connection.execute(one).mappings():
-                plain_values(dict(row))
+                _stored(row)
         except (ValueError, StorageError, sa.exc.DBAPIError):
             return ", ".join(f"{name}={value}" for name, value in named.items())
     raise AssertionError(f"each row of {table.name} can be read by itself")

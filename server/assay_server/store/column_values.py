@@ -10,14 +10,12 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from assay_core.records.failure import Failure
-from assay_core.records.validity_flag import ValidityFlag
 from assay_sampling.errors import StorageError
-from assay_sampling.launches.table import Condition
 
 Record = TypeVar("Record")
 Row = Mapping[Any, Any]  # by column
@@ -25,16 +23,28 @@ Row = Mapping[Any, Any]  # by column
 NUL_SIGN = "␀"  # U+2400, symbol for null
 
 
-def without_nul(text: str) -> str:
-    """The text with a visible sign in place of each NUL."""
-    return text.replace("\0", NUL_SIGN) if "\0" in text else text
+def without_nul(value: Any) -> Any:
+    """A text, or a document with texts in it, with a visible sign in place of each NUL."""
+    if isinstance(value, str):
+        return value.replace("\0", NUL_SIGN) if "\0" in value else value
+    if isinstance(value, dict):
+        return {without_nul(name): without_nul(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_nul(each) for each in value]
+    return value
 
 
-def finite(number: float, of: str = "a number") -> float:
-    """The number; raises StorageError if it is not finite."""
-    if not math.isfinite(number):
-        raise StorageError("metadata", f"{of} is {number}, which cannot be stored")
-    return number
+def finite(value: Any, of: str = "a number") -> Any:
+    """A number, or a document; raises StorageError if a number in it is not finite."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise StorageError("metadata", f"{of} is {value}, which cannot be stored")
+    if isinstance(value, dict):
+        for name, each in value.items():
+            finite(each, f"{of}.{name}")
+    elif isinstance(value, list | tuple):
+        for each in value:
+            finite(each, of)
+    return value
 
 
 def document_text(document: Any) -> str:
@@ -42,41 +52,10 @@ def document_text(document: Any) -> str:
     try:
         text = json.dumps(document, allow_nan=False)
         if "\\u0000" in text:
-            text = json.dumps(_document_without_nul(document), allow_nan=False)
+            text = json.dumps(without_nul(document), allow_nan=False)
     except ValueError as error:
         raise StorageError("metadata", f"a document cannot be stored ({error})") from error
     return text
-
-
-def _document_without_nul(value: Any) -> Any:
-    if isinstance(value, str):
-        return without_nul(value)
-    if isinstance(value, dict):
-        return {_document_without_nul(name): _document_without_nul(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_document_without_nul(each) for each in value]
-    return value
-
-
-def plain_values(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of any database as every other one would keep it.
-
-    Raises StorageError if a number in it is not finite.
-    """
-    for name, value in row.items():
-        _require_finite(value, name)
-    return {name: _document_without_nul(value) for name, value in row.items()}
-
-
-def _require_finite(value: Any, of: str) -> None:
-    if isinstance(value, float):
-        finite(value, of)
-    elif isinstance(value, dict):
-        for name, each in value.items():
-            _require_finite(each, f"{of}.{name}")
-    elif isinstance(value, list | tuple):
-        for each in value:
-            _require_finite(each, of)
 
 
 class StoredText(sa.types.TypeDecorator[str]):
@@ -87,7 +66,7 @@ class StoredText(sa.types.TypeDecorator[str]):
 
     def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:
         """The text as it is stored."""
-        return None if value is None else without_nul(value)
+        return None if value is None else str(without_nul(value))
 
 
 class StoredNumber(sa.types.TypeDecorator[float]):
@@ -98,7 +77,45 @@ class StoredNumber(sa.types.TypeDecorator[float]):
 
     def process_bind_param(self, value: float | None, dialect: sa.Dialect) -> float | None:
         """The number as it is stored; raises StorageError if it is not finite."""
-        return None if value is None else finite(value)
+        return None if value is None else float(finite(value))
+
+
+class StoredEnum(sa.types.TypeDecorator[StrEnum]):
+    """One of an enumeration's texts."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def __init__(self, kind: type[StrEnum]) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:
+        """The text as it is stored."""
+        return None if value is None else str(value)
+
+    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> StrEnum | None:
+        """The member; raises ValueError if it has none with this text."""
+        return None if value is None else self.kind(value)
+
+
+class Document(sa.types.TypeDecorator[Any]):
+    """A value as a JSON document: ``write`` makes it, ``read`` makes the value again."""
+
+    impl = sa.JSON
+    cache_ok = True
+
+    def __init__(self, read: Callable[[Any], Any], write: Callable[[Any], Any]) -> None:
+        super().__init__(none_as_null=True)
+        self.read, self.write = read, write
+
+    def process_bind_param(self, value: Any, dialect: sa.Dialect) -> Any:
+        """The document as it is stored."""
+        return None if value is None else self.write(value)
+
+    def process_result_value(self, value: Any, dialect: sa.Dialect) -> Any:
+        """The value of a document."""
+        return None if value is None else self.read(value)
 
 
 def parsed(parse: Callable[[Any], Record], document: Any, subject: str, what: str) -> Record:
@@ -110,30 +127,11 @@ def parsed(parse: Callable[[Any], Record], document: Any, subject: str, what: st
         raise StorageError(subject, cause, "restore a backup") from error
 
 
-def failure_of(document: Any) -> Failure | None:
-    """The failure of a JSON document."""
-    return None if document is None else Failure(**document)
-
-
-def flags_of(documents: Any) -> tuple[ValidityFlag, ...]:
-    """The validity flags of JSON documents."""
-    return tuple(ValidityFlag(**document) for document in documents)
+def documents_of(records: tuple[Any, ...]) -> list[dict[str, Any]]:
+    """Dataclasses as JSON documents."""
+    return [dataclasses.asdict(record) for record in records]
 
 
 def shallow(record: Any) -> dict[str, Any]:
     """A dataclass's fields by name, as they are."""
     return {item.name: getattr(record, item.name) for item in dataclasses.fields(record)}
-
-
-def documents_of(record: Any, *names: str) -> dict[str, Any]:
-    """These fields as JSON documents; None stays None."""
-    documents: dict[str, Any] = {}
-    for name in names:
-        value = getattr(record, name)
-        if isinstance(value, tuple):
-            documents[name] = [dataclasses.asdict(item) for item in value]
-        elif isinstance(value, Condition | Failure):
-            documents[name] = value.to_dict()
-        else:
-            documents[name] = None if value is None else dataclasses.asdict(value)
-    return documents

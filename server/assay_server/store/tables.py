@@ -1,14 +1,43 @@
-"""The tables of the metadata store, for SQLAlchemy Core. Migrations make them; a test keeps both equal."""
+"""The tables of the metadata store, for SQLAlchemy Core: of each record, a column for each of its fields.
+
+Migrations make them; a test keeps both equal.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from collections.abc import Collection, Iterator, Mapping
+from enum import StrEnum
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import sqlalchemy as sa
 
+from assay_core.records.attempt import AttemptKey, AttemptLog
 from assay_core.records.campaign import AttemptState
-from assay_server.store.column_values import StoredNumber, StoredText
-from assay_server.store.model import ACTIVE_ATTEMPTS
+from assay_core.records.failure import Failure
+from assay_core.records.lab import AuditEntry
+from assay_core.records.machine import InstalledDevice, Slot
+from assay_core.records.runs import RunsRequest
+from assay_core.records.upload import Bundle
+from assay_core.records.validity_flag import ValidityFlag
+from assay_core.records.work import CommandSource
+from assay_sampling.launches.table import Condition
+from assay_server.campaign_file.compiled import CompiledCampaign, Placement, SlicePlan
+from assay_server.store.column_values import Document, StoredEnum, StoredNumber, StoredText, documents_of
+from assay_server.store.model import (
+    ACTIVE_ATTEMPTS,
+    Agent,
+    AnalysisTry,
+    Attempt,
+    Campaign,
+    Hold,
+    PendingRequest,
+    Run,
+    Segment,
+    Slice,
+)
+from assay_server.store.people import Identity, StoredCertificate, StoredToken, WebLogin
 
 metadata = sa.MetaData(
     naming_convention={
@@ -20,6 +49,67 @@ metadata = sa.MetaData(
 )
 
 
+def _command(document: Mapping[str, Any]) -> CommandSource:
+    bundle = document.get("bundle")
+    read = {"argv": tuple(document["argv"]), "bundle": None if bundle is None else Bundle(**bundle)}
+    return CommandSource(**{**document, **read})
+
+
+def _slot(document: Mapping[str, Any]) -> Slot:
+    device = InstalledDevice(**document["device"]) if document.get("device") else None
+    return Slot(**{**document, "profilers": tuple(document["profilers"]), "device": device})
+
+
+def flags_of(documents: Any) -> tuple[ValidityFlag, ...]:
+    """The validity flags of JSON documents."""
+    return tuple(ValidityFlag(**document) for document in documents)
+
+
+def _as_it_is(document: Any) -> Any:
+    return document
+
+
+# By the type of a field. Of compiled campaigns, plans and placements whoever reads a record makes the value,
+# and names the record if it cannot be read.
+_TYPES: Mapping[Any, sa.types.TypeEngine[Any]] = {
+    str: StoredText(),
+    int: sa.BigInteger(),
+    bool: sa.Boolean(),
+    float: StoredNumber(),
+    bytes: sa.LargeBinary(),
+    tuple[str, ...]: Document(tuple, list),
+    Mapping[str, str]: Document(_as_it_is, dict),
+    tuple[Hold, ...]: Document(lambda names: tuple(map(Hold, names)), list),
+    tuple[ValidityFlag, ...]: Document(flags_of, documents_of),
+    tuple[Slot, ...]: Document(lambda documents: tuple(map(_slot, documents)), documents_of),
+    Failure: Document(lambda document: Failure(**document), Failure.to_dict),
+    Condition: Document(lambda document: Condition(**document), Condition.to_dict),
+    CommandSource: Document(_command, dataclasses.asdict),
+    CompiledCampaign: Document(_as_it_is, CompiledCampaign.to_document),
+    SlicePlan: Document(_as_it_is, SlicePlan.to_document),
+    Placement: Document(_as_it_is, Placement.to_document),
+}
+
+
+def _columns(
+    record: type, *key: str, without: Collection[str] = (), **names: str
+) -> Iterator[sa.Column[Any]]:
+    """A column for each field of a record; ``names``: of those that are not called as their fields are."""
+    kinds = get_type_hints(record)
+    for field in dataclasses.fields(record):
+        if field.name not in without:
+            kind, is_key = kinds[field.name], field.name in key
+            name, nullable = names.get(field.name, field.name), NoneType in get_args(kind)
+            stored = _stored(next(iter(get_args(kind))) if nullable else kind)
+            yield sa.Column(name, stored, primary_key=is_key, nullable=nullable, autoincrement=False)
+
+
+def _stored(kind: Any) -> sa.types.TypeEngine[Any]:
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return StoredEnum(kind)
+    return _TYPES[str if get_origin(kind) is Literal else kind]
+
+
 def _text(name: str) -> sa.Column[str]:
     return sa.Column(name, StoredText, nullable=False)
 
@@ -28,10 +118,9 @@ def _integer(name: str) -> sa.Column[int]:
     return sa.Column(name, sa.BigInteger, nullable=False)
 
 
-def _of_campaign(*, primary_key: bool = False) -> sa.Column[str]:
-    """The campaign of a row that goes with it."""
-    campaign = sa.ForeignKey("campaigns.campaign_id", ondelete="CASCADE")
-    return sa.Column("campaign_id", StoredText, campaign, primary_key=primary_key, nullable=False)
+def _of_campaign() -> sa.ForeignKeyConstraint:
+    """Its rows go with their campaign."""
+    return sa.ForeignKeyConstraint(["campaign_id"], ["campaigns.campaign_id"], ondelete="CASCADE")
 
 
 def _index_where(where: str, name: str, *columns: sa.Column[Any], unique: bool = False) -> None:
@@ -43,29 +132,10 @@ def _index_where(where: str, name: str, *columns: sa.Column[Any], unique: bool =
 campaigns = sa.Table(
     "campaigns",
     metadata,
-    sa.Column("campaign_id", StoredText, primary_key=True),
+    *_columns(Campaign, "campaign_id"),
     _integer("ordinal"),
-    _text("name"),
-    _integer("number"),
-    sa.Column("synthetic", sa.Boolean, nullable=False),
-    _text("state"),
-    _text("text"),
-    _text("file_name"),
-    _text("base_directory"),
-    sa.Column("compiled", sa.JSON, nullable=False),
-    _integer("created_at_ms"),
-    _integer("ended_at_ms"),
-    sa.Column("failure", sa.JSON(none_as_null=True)),
-    sa.Column("has_report", sa.Boolean, nullable=False),
-    sa.Column("owner", StoredText, nullable=False, server_default=""),
-    sa.Column("owner_name", StoredText, nullable=False, server_default=""),
-    sa.Column("project", StoredText, nullable=False, server_default=""),
-    sa.Column("paused", sa.Boolean, nullable=False, server_default=sa.false()),
-    sa.Column("retried", sa.BigInteger, nullable=False, server_default="0"),
-    # By what its submitter told this submission from others; "" if nothing was said.
-    sa.Column("submission", StoredText, nullable=False, server_default=""),
     # The mark of who brings it in piece by piece; "" once it is there. Only the store knows this column.
-    sa.Column("arriving", StoredText, nullable=False, server_default=""),
+    _text("arriving"),
     sa.UniqueConstraint("name", "number"),
     sa.UniqueConstraint("ordinal"),
 )
@@ -75,28 +145,10 @@ _index_where("submission != ''", "ix_campaigns_submission", campaigns.c.owner, c
 runs = sa.Table(
     "runs",
     metadata,
-    sa.Column("run_id", StoredText, primary_key=True),
-    sa.Column("campaign_id", StoredText, sa.ForeignKey("campaigns.campaign_id"), nullable=False),
-    _integer("ordinal"),
-    _text("workload"),
-    _text("device_kind"),
-    _text("level"),
-    _text("profiler"),
-    sa.Column("condition", sa.JSON, nullable=False),
-    _integer("repeat"),
-    sa.Column("synthetic", sa.Boolean, nullable=False),
+    *_columns(Run, "run_id", without=("recorded",)),
     _text("recorded_path"),
     sa.Column("recorded_time", sa.Boolean, nullable=False),
-    sa.Column("device_key", StoredText, nullable=False, server_default=""),
-    sa.Column("command", sa.JSON(none_as_null=True)),
-    sa.Column("counters", sa.JSON, nullable=False, server_default="[]"),
-    sa.Column("under_mps", sa.Boolean, nullable=False, server_default=sa.false()),
-    _text("state"),
-    sa.Column("failure", sa.JSON(none_as_null=True)),
-    sa.Column("flags", sa.JSON, nullable=False),
-    sa.Column("plan", sa.JSON(none_as_null=True)),
-    sa.Column("placement", sa.JSON, nullable=False, server_default="{}"),
-    sa.Column("holds", sa.JSON, nullable=False, server_default="[]"),
+    sa.ForeignKeyConstraint(["campaign_id"], ["campaigns.campaign_id"]),
     sa.UniqueConstraint("campaign_id", "ordinal"),
     sa.Index(None, "campaign_id", "state", "profiler", "device_key", "ordinal"),
 )
@@ -106,29 +158,21 @@ lanes = sa.Table(
     "lanes",
     metadata,
     sa.Column("lane_id", sa.Integer, primary_key=True),
-    _of_campaign(),
+    _text("campaign_id"),
     _text("need"),  # JSON with sorted keys, so that equal needs are equal texts
+    _of_campaign(),
     sa.UniqueConstraint("campaign_id", "need"),
 )
 
 slices = sa.Table(
     "slices",
     metadata,
-    sa.Column("run_id", StoredText, sa.ForeignKey("runs.run_id"), primary_key=True),
-    sa.Column("index", sa.BigInteger, primary_key=True),
-    _integer("launch_skip"),
-    _integer("launch_count"),
-    _text("state"),
-    _integer("not_before_ms"),
-    _text("file"),
-    _integer("file_bytes"),
-    _text("content_hash"),
-    _integer("launches"),
+    *_columns(Slice, "run_id", "index"),
     # Its place in the queue: the lane (negative while its run is held, so that no slot finds it), and the
     # run's ordinal. Only the store knows these columns.
-    sa.Column("lane", sa.BigInteger, nullable=False, server_default="0"),
-    sa.Column("ordinal", sa.BigInteger, nullable=False, server_default="0"),
-    sa.Column("tries_from", sa.BigInteger, nullable=False, server_default="1"),
+    _integer("lane"),
+    _integer("ordinal"),
+    sa.ForeignKeyConstraint(["run_id"], ["runs.run_id"]),
     sa.Index(None, "run_id", "state", "index"),
 )
 _QUEUE = (slices.c[name] for name in ("lane", "ordinal", "index", "not_before_ms"))
@@ -137,32 +181,10 @@ _index_where("state = 'waiting'", "ix_slices_waiting", *_QUEUE)
 attempts = sa.Table(
     "attempts",
     metadata,
-    sa.Column("run_id", StoredText, primary_key=True),
-    sa.Column("slice", sa.BigInteger, primary_key=True),
-    sa.Column("attempt", sa.BigInteger, primary_key=True),
-    _integer("token"),
-    _text("state"),
-    _text("agent_id"),
-    _text("agent_name"),
-    _text("session_id"),
-    _text("slot_id"),
-    _integer("leased_at_ms"),
-    _integer("deadline_ms"),
-    sa.Column("confirmed", sa.Boolean, nullable=False),
-    _integer("ended_at_ms"),
-    _integer("segments"),
-    _integer("launches"),
-    _integer("launches_spooled"),
-    sa.Column("failure", sa.JSON(none_as_null=True)),
-    sa.Column("flags", sa.JSON, nullable=False),
-    sa.Column("command", sa.JSON, nullable=False),
-    sa.Column("environment", sa.JSON, nullable=False),
-    _text("log"),
-    sa.Column("telemetry", StoredText, nullable=False, server_default=""),
-    sa.Column("wall_seconds", StoredNumber, nullable=False, server_default="0"),
-    sa.Column("facts", StoredText, nullable=False, server_default=""),
-    sa.Column("write_secret", StoredText, nullable=False, server_default=""),
-    sa.Column("gang", sa.JSON, nullable=False, server_default="[]"),
+    *_columns(AttemptKey, "run_id", "slice_index", "attempt", slice_index="slice"),
+    *_columns(Attempt, without=("key", "log", "write_secret"), lease_ends_at_ms="deadline_ms"),
+    *_columns(AttemptLog, text="log", telemetry_json="telemetry", facts_json="facts"),
+    _text("write_secret"),
     sa.ForeignKeyConstraint(["run_id", "slice"], ["slices.run_id", "slices.index"]),
     sa.UniqueConstraint("token"),
     sa.Index(None, "state"),
@@ -182,16 +204,7 @@ _one_where("ux_attempts_published_slice", ("run_id", "slice"), (AttemptState.PUB
 segments = sa.Table(
     "segments",
     metadata,
-    sa.Column("run_id", StoredText, primary_key=True),
-    sa.Column("slice", sa.BigInteger, primary_key=True),
-    sa.Column("attempt", sa.BigInteger, primary_key=True),
-    sa.Column("index", sa.BigInteger, primary_key=True),
-    _integer("offset_bytes"),
-    _integer("launches"),
-    _integer("names_bytes"),
-    _integer("launches_bytes"),
-    sa.Column("names_hash", sa.LargeBinary, nullable=False),
-    sa.Column("launches_hash", sa.LargeBinary, nullable=False),
+    *_columns(Segment, "run_id", "slice", "attempt", "index"),
     sa.ForeignKeyConstraint(
         ["run_id", "slice", "attempt"], ["attempts.run_id", "attempts.slice", "attempts.attempt"]
     ),
@@ -200,92 +213,34 @@ segments = sa.Table(
 agents = sa.Table(
     "agents",
     metadata,
-    sa.Column("agent_id", StoredText, primary_key=True),
-    _text("session_id"),
-    _text("name"),
-    sa.Column("inventory", sa.JSON, nullable=False),
-    sa.Column("slots", sa.JSON, nullable=False),
-    _integer("seen_at_ms"),
+    *_columns(Agent, "agent_id", without=("inventory", "place", "labels", "since_ms")),
+    sa.Column("inventory", sa.JSON, nullable=False),  # with place and since_ms
 )
 
-identities = sa.Table(
-    "identities",
-    metadata,
-    sa.Column("identity_id", StoredText, primary_key=True),
-    _text("kind"),
-    _text("name"),
-    _text("role"),
-    _text("project"),
-    sa.Column("labels", sa.JSON, nullable=False),
-    _integer("created_at_ms"),
-    _integer("revoked_at_ms"),
-    sa.Column("budget_gpu_hours", StoredNumber),
-)
+identities = sa.Table("identities", metadata, *_columns(Identity, "identity_id"))
 
 # Requests of people about runs that are carried out piece by piece; a row is gone when its request is done.
 requests = sa.Table(
     "requests",
     metadata,
-    sa.Column("request_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    *_columns(PendingRequest, "request_id", without=("asked",)),
+    *_columns(RunsRequest),
     _of_campaign(),
-    _text("action"),
-    _text("workload"),
-    _text("run_id"),
-    sa.Column("at_once", sa.Boolean, nullable=False),
-    _integer("asked_at_ms"),
-    _integer("next_ordinal"),
-    _integer("runs_changed"),
-    _integer("attempts_ended"),
 )
 
 # The newest try at each campaign's analysis.
-analysis_tries = sa.Table(
-    "analysis_tries",
-    metadata,
-    _of_campaign(primary_key=True),
-    _integer("token"),
-    _integer("attempts"),
-    _integer("retried"),
-)
+analysis_tries = sa.Table("analysis_tries", metadata, *_columns(AnalysisTry, "campaign_id"), _of_campaign())
 
 join_tokens = sa.Table(
-    "join_tokens",
-    metadata,
-    sa.Column("token_id", StoredText, primary_key=True),
-    _text("secret_hash"),
-    _text("role"),
-    _text("name"),
-    _text("project"),
-    sa.Column("labels", sa.JSON, nullable=False),
-    _integer("uses_left"),
-    _integer("created_at_ms"),
-    _integer("expires_at_ms"),
-    sa.UniqueConstraint("secret_hash"),
+    "join_tokens", metadata, *_columns(StoredToken, "token_id"), sa.UniqueConstraint("secret_hash")
 )
 
 certificates = sa.Table(
-    "certificates",
-    metadata,
-    sa.Column("serial", StoredText, primary_key=True),
-    _text("identity_id"),
-    _text("public_key_hash"),
-    _integer("issued_at_ms"),
-    _integer("expires_at_ms"),
-    _text("token_id"),
-    _integer("withdrawn_at_ms"),
-    sa.Index(None, "identity_id"),
+    "certificates", metadata, *_columns(StoredCertificate, "serial"), sa.Index(None, "identity_id")
 )
 
 # Bundles: their files are in the place of records. Who sent one has a row with it.
-bundles = sa.Table(
-    "bundles",
-    metadata,
-    sa.Column("sha256", StoredText, primary_key=True),
-    _integer("bytes"),
-    _integer("files"),
-    _text("file"),
-    _integer("stored_bytes"),
-)
+bundles = sa.Table("bundles", metadata, *_columns(Bundle, "sha256"), _text("file"), _integer("stored_bytes"))
 
 bundle_holders = sa.Table(
     "bundle_holders",
@@ -297,32 +252,18 @@ bundle_holders = sa.Table(
 )
 
 # Links to the live page and sessions of browsers, by the hash of their secret.
-web_logins = sa.Table(
-    "web_logins",
-    metadata,
-    sa.Column("key", StoredText, primary_key=True),
-    _text("identity_id"),
-    _text("serial"),
-    sa.Column("opened", sa.Boolean, nullable=False),
-    _integer("made_at_ms"),
-    _integer("ends_at_ms"),
-    _integer("session_ends_at_ms"),
-)
+web_logins = sa.Table("web_logins", metadata, *_columns(WebLogin, "key"))
 
 audit = sa.Table(
     "audit",
     metadata,
     sa.Column("entry_id", sa.Integer, primary_key=True),
-    _integer("at_ms"),
-    *(
-        _text(name)
-        for name in ("identity_id", "name", "role", "how", "address", "call", "subject", "outcome", "detail")
-    ),
+    *_columns(AuditEntry, without=("entry_id",)),
     sa.Index(None, "at_ms"),
     sqlite_autoincrement=True,
 )
 
-# One row: the last fencing token.
+# Numbers by name, such as the last fencing token.
 tokens = sa.Table(
     "tokens",
     metadata,

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
 
 from assay_core.records.campaign import AttemptState
-from assay_core.records.machine import InstalledDevice, Inventory, Slot
+from assay_core.records.machine import Inventory
 from assay_server.store import tables
 from assay_server.store.column_values import Row, shallow
 from assay_server.store.model import Agent, AgentSession
@@ -61,31 +60,26 @@ class AgentRows(CachedRecords):
     def forget_agents(self, most: int) -> None:
         """Keep only the ``most`` agents that were seen last, and all that hold a lease."""
         newest = sa.select(_G.agent_id).order_by(_G.seen_at_ms.desc(), _G.agent_id).limit(most)
-        busy = sa.select(_A.agent_id).where(_A.state == str(AttemptState.LEASED))
+        busy = sa.select(_A.agent_id).where(_A.state == AttemptState.LEASED)
         self.write(sa.delete(tables.agents).where(_G.agent_id.not_in(newest), _G.agent_id.not_in(busy)))
 
 
 def agent_of(row: Row) -> Agent:
     """The agent of a row that also has its identity's labels."""
     inventory = row["inventory"]
-    slots = tuple(_slot(slot) for slot in row["slots"])
     other_fields = {
+        "inventory": Inventory.from_dict(inventory),
         "place": str(inventory.get("place", "")),
-        "labels": tuple(row["labels"] or ()),
+        "labels": row["labels"] or (),
         "since_ms": int(inventory.get("since_ms", 0)),
     }
-    return Agent(**{**row, "inventory": Inventory.from_dict(inventory), "slots": slots, **other_fields})
-
-
-def _slot(document: Mapping[str, Any]) -> Slot:
-    device = InstalledDevice(**document["device"]) if document.get("device") else None
-    return Slot(**{**document, "profilers": tuple(document["profilers"]), "device": device})
+    return Agent(**{**row, **other_fields})
 
 
 def agent_values(agent: Agent) -> dict[str, Any]:
     """The row of an agent."""
-    inventory = {**agent.inventory.to_dict(), "place": agent.place, "since_ms": agent.since_ms}
-    slots = [dataclasses.asdict(slot) for slot in agent.slots]
-    values = {**shallow(agent), "inventory": inventory, "slots": slots}
-    del values["place"], values["labels"], values["since_ms"]
-    return values
+    values = {name: value for name, value in shallow(agent).items() if name in _G}
+    return {
+        **values,
+        "inventory": {**agent.inventory.to_dict(), "place": agent.place, "since_ms": agent.since_ms},
+    }

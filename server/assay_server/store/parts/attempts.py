@@ -13,7 +13,7 @@ from assay_core.records.attempt import AttemptKey, AttemptLog
 from assay_core.records.campaign import ENDED_CAMPAIGNS, AttemptState
 from assay_core.records.failure import Failure
 from assay_server.store import tables
-from assay_server.store.column_values import Row, documents_of, failure_of, flags_of, shallow
+from assay_server.store.column_values import Row, shallow
 from assay_server.store.model import Attempt, Segment
 from assay_server.store.parts.state import StateRows
 from assay_server.store.statements import ATTEMPT_SECONDS, OF_CAMPAIGN, one_of
@@ -27,6 +27,7 @@ _FRUITLESS = (AttemptState.FAILED, AttemptState.SUPERSEDED, AttemptState.CANCELL
 _A, _C, _G, _R, _T = (
     each.c for each in (tables.attempts, tables.campaigns, tables.segments, tables.runs, tables.tokens)
 )
+_OF_LOG = ("command", "environment", "log", "telemetry", "wall_seconds", "facts")
 _LEASES = "lease"  # under this name the last token is kept
 _ADVANCE_TOKEN = (
     sa.update(tables.tokens).where(_T.name == _LEASES).values(value=_T.value + 1).returning(_T.value)
@@ -51,7 +52,7 @@ _EXTEND = (
 WORKLOAD_FAILURES = (
     sa.select(_A.slot_id, _A.gang, _A.failure)  # without their logs, which are long
     .join_from(tables.attempts, tables.runs, _A.run_id == _R.run_id)
-    .where(OF_CAMPAIGN, _R.workload == sa.bindparam("workload"), _A.state == str(AttemptState.FAILED))
+    .where(OF_CAMPAIGN, _R.workload == sa.bindparam("workload"), _A.state == AttemptState.FAILED)
     .order_by(_A.token)
 )
 _MOST_VALUES = 10_000  # in one statement; databases take some 30,000
@@ -120,11 +121,11 @@ class AttemptRows(StateRows):
     ) -> list[tuple[tuple[str, ...], Failure | None]]:
         """Slots and failure of all failed attempts of a workload, in the order of their tokens."""
         rows = self.rows(WORKLOAD_FAILURES, {"campaign_id": campaign_id, "workload": workload})
-        return [((row["slot_id"], *row["gang"]), failure_of(row["failure"])) for row in rows]
+        return [((row["slot_id"], *row["gang"]), row["failure"]) for row in rows]
 
     def published_facts(self, run_id: str) -> list[tuple[int, str]]:
         """When the published attempts of a run were leased (Unix time, ms), and their facts, by slice."""
-        of_run = (_A.run_id == run_id, _A.state == str(AttemptState.PUBLISHED))
+        of_run = (_A.run_id == run_id, _A.state == AttemptState.PUBLISHED)
         query = sa.select(_A.leased_at_ms, _A.facts).where(*of_run).order_by(_A.slice)
         return [(int(row["leased_at_ms"]), row["facts"]) for row in self.rows(query)]
 
@@ -166,8 +167,8 @@ class AttemptRows(StateRows):
             sa.select(_A.run_id, _A.slice, _A.attempt)
             .join(tables.runs, _R.run_id == _A.run_id)
             .join(tables.campaigns, _C.campaign_id == _R.campaign_id)
-            .where(_C.state.in_([str(state) for state in ENDED_CAMPAIGNS]), _C.ended_at_ms < before_ms)
-            .where(_A.state.in_([str(state) for state in _FRUITLESS]), _A.log.not_in(["", notice]))
+            .where(_C.state.in_(ENDED_CAMPAIGNS), _C.ended_at_ms < before_ms)
+            .where(_A.state.in_(_FRUITLESS), _A.log.not_in(["", notice]))
             .limit(most)
         )
         attempts = self.connection.execute(old).all()
@@ -210,37 +211,25 @@ def attempt_of(row: Row) -> Attempt:
     """The attempt of a row."""
     values = dict(row)
     key = AttemptKey(*(values.pop(name) for name in ("run_id", "slice", "attempt", "token")))
-    of_log = ("environment", "log", "telemetry", "wall_seconds", "facts")
-    log = AttemptLog(tuple(values.pop("command")), *(values.pop(name) for name in of_log))
-    values["state"] = AttemptState(values["state"])
-    values["failure"] = failure_of(values["failure"])
-    values["flags"] = flags_of(values["flags"])
+    log = AttemptLog(*(values.pop(name) for name in _OF_LOG))
     values["write_secret"] = bytes.fromhex(values["write_secret"])
-    values["lease_ends_at_ms"] = values.pop("deadline_ms")
-    values["gang"] = tuple(values["gang"])
-    return Attempt(key=key, log=log, **values)
+    return Attempt(key=key, log=log, lease_ends_at_ms=values.pop("deadline_ms"), **values)
 
 
 def attempt_values(attempt: Attempt) -> dict[str, Any]:
     """The row of an attempt."""
-    values = {**shallow(attempt), "state": str(attempt.state), **documents_of(attempt, "failure", "flags")}
-    del values["key"], values["lease_ends_at_ms"]
-    key = attempt.key
+    values, key = shallow(attempt), attempt.key
+    log, ends_at_ms = shallow(values.pop("log")).values(), values.pop("lease_ends_at_ms")
+    del values["key"]
     return {
         **values,
-        "deadline_ms": attempt.lease_ends_at_ms,
+        **dict(zip(_OF_LOG, log, strict=True)),
+        "deadline_ms": ends_at_ms,
         "run_id": key.run_id,
         "slice": key.slice_index,
         "attempt": key.attempt,
         "token": key.token,
-        "command": list(attempt.log.command),
-        "environment": dict(attempt.log.environment),
-        "log": attempt.log.text,
-        "telemetry": attempt.log.telemetry_json,
-        "wall_seconds": attempt.log.wall_seconds,
-        "facts": attempt.log.facts_json,
         "write_secret": attempt.write_secret.hex(),
-        "gang": list(attempt.gang),
     }
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import sqlalchemy as sa
 
 from assay_core.records.campaign import CampaignState
 from assay_server.campaign_file.compiled import CompiledCampaign
 from assay_server.store import tables
-from assay_server.store.column_values import Row, documents_of, failure_of, parsed, shallow
+from assay_server.store.column_values import Row, parsed, shallow
 from assay_server.store.model import EVERYTHING, AnalysisTry, Belonging, Campaign, Sight
 from assay_server.store.overviews import CampaignOverview
 from assay_server.store.parts.state import StateRows
@@ -44,12 +43,7 @@ class CampaignRows(StateRows):
         query = query.order_by(_C.ordinal).limit(most)
         if not sight.everything:
             query = query.where(sa.or_(_C.owner == sight.identity_id, _C.project == sight.project))
-        return [
-            CampaignOverview(
-                **{**row, "state": CampaignState(row["state"]), "failure": failure_of(row["failure"])}
-            )
-            for row in self.rows(query)
-        ]
+        return [CampaignOverview(**row) for row in self.rows(query)]
 
     def campaign_numbers(self, name: str) -> list[int]:
         """Numbers of campaigns of that name that were given: also the highest of those deleted since."""
@@ -72,7 +66,7 @@ class CampaignRows(StateRows):
         return list(self.connection.scalars(query))
 
     def save_campaign(self, campaign: Campaign) -> None:
-        self.save(tables.campaigns, (campaign.campaign_id,), campaign, campaign_values)
+        self.save(tables.campaigns, (campaign.campaign_id,), campaign, shallow)
 
     def delete_campaign(self, campaign: Campaign) -> None:
         """Delete a campaign whose runs were deleted. Its number is not given again."""
@@ -91,7 +85,7 @@ class CampaignRows(StateRows):
 
     def campaigns_to_analyse(self) -> list[str]:
         """Campaigns whose runs have ended and that have no report yet, oldest first."""
-        query = sa.select(_C.campaign_id).where(_C.state == str(CampaignState.ANALYSING))
+        query = sa.select(_C.campaign_id).where(_C.state == CampaignState.ANALYSING)
         return list(self.connection.scalars(query.order_by(_C.ordinal)))
 
 
@@ -105,12 +99,4 @@ def campaign_of(row: Row) -> Campaign:
     values = {name: row[name] for name in row if name not in ("ordinal", "arriving")}
     subject = f"campaign {row['campaign_id']}"
     values["compiled"] = parsed(CompiledCampaign.from_document, row["compiled"], subject, "its compiled form")
-    values["state"] = CampaignState(row["state"])
-    values["failure"] = failure_of(row["failure"])
     return Campaign(**values)
-
-
-def campaign_values(campaign: Campaign) -> dict[str, Any]:
-    """The row of a campaign, without its place among campaigns."""
-    documents = {"compiled": campaign.compiled.to_document(), **documents_of(campaign, "failure")}
-    return {**shallow(campaign), "state": str(campaign.state), **documents}

@@ -10,9 +10,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from assay_core.records.campaign import AttemptState, CampaignState, RunState
+from assay_core.records.campaign import AttemptState, CampaignState
 from assay_server.store import tables
-from assay_server.store.column_values import Row
+from assay_server.store.column_values import Row, shallow
 from assay_server.store.model import ACTIVE_ATTEMPTS, Campaign, Run, Slice, SliceState
 from assay_server.store.overviews import (
     EVERY_RUN,
@@ -22,7 +22,7 @@ from assay_server.store.overviews import (
     StoreLoad,
     WorkloadCost,
 )
-from assay_server.store.parts.campaigns import CampaignRows, campaign_values
+from assay_server.store.parts.campaigns import CampaignRows
 from assay_server.store.parts.runs import RunRows, run_of
 from assay_server.store.statements import ATTEMPT_SECONDS, GPUS, IS_OPEN, IS_PAUSED, IS_THERE, OF_CAMPAIGN
 
@@ -37,13 +37,13 @@ _CAMPAIGNS = sa.select(_C.state, _NUMBER).where(IS_THERE).group_by(_C.state)
 _OPEN_RUNS = (
     sa.select(_R.state, _NUMBER)
     .join_from(tables.campaigns, tables.runs, _R.campaign_id == _C.campaign_id)
-    .where(_C.state == str(CampaignState.RUNNING), IS_THERE, IS_OPEN)
+    .where(_C.state == CampaignState.RUNNING, IS_THERE, IS_OPEN)
     .group_by(_R.state)
 )
 # "gpus": with those of gangs.
 _ACTIVE_ATTEMPTS = (
     sa.select(_A.state, _NUMBER, sa.func.sum(GPUS).label("gpus"))
-    .where(_A.state.in_([str(state) for state in ACTIVE_ATTEMPTS]))
+    .where(_A.state.in_(ACTIVE_ATTEMPTS))
     .group_by(_A.state)
 )
 
@@ -62,7 +62,7 @@ def _of_attempts(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
 
 _SLICE_COUNTS = _of_slices(
     sa.func.count().label("slices"),
-    sa.func.sum(sa.case((_S.state == str(SliceState.DONE), 1), else_=0)).label("slices_done"),
+    sa.func.sum(sa.case((_S.state == SliceState.DONE, 1), else_=0)).label("slices_done"),
 )
 # Attempts that are not the first of their slice.
 _RETRIES = _of_attempts(sa.func.count()).where(_A.attempt > 1)
@@ -70,10 +70,10 @@ _GROUP = (_R.workload, _R.device_key, _R.level)
 # Slices that have not ended, with their launches on average: 0 where all go on to the end of their program.
 _OPEN_SLICES = (
     _of_slices(*_GROUP, sa.func.count().label("slices"), sa.func.avg(_S.launch_count).label("launches"))
-    .where(_S.state.in_([str(SliceState.WAITING), str(SliceState.LEASED)]))
+    .where(_S.state.in_([SliceState.WAITING, SliceState.LEASED]))
     .group_by(*_GROUP)
 )
-_PUBLISHED = _A.state == str(AttemptState.PUBLISHED)
+_PUBLISHED = _A.state == AttemptState.PUBLISHED
 _UNTIL_MS = sa.case((_A.ended_at_ms > 0, _A.ended_at_ms), else_=sa.bindparam("now_ms", type_=sa.BigInteger))
 # Published slices with their seconds, and how long all attempts had their slots. "held_ms" counts every GPU
 # of a gang, "gpus" is their number.
@@ -178,17 +178,13 @@ class OverviewRows(CampaignRows, RunRows):
     def load(self) -> StoreLoad:
         """How much there is to do; states without members are left out."""
 
-        def counted(query: sa.Select[Any]) -> dict[str, int]:
-            return {row["state"]: int(row["number"]) for row in self.rows(query)}
+        campaigns, runs, attempts = map(self.rows, (_CAMPAIGNS, _OPEN_RUNS, _ACTIVE_ATTEMPTS))
 
-        active = {AttemptState(row["state"]): row for row in self.rows(_ACTIVE_ATTEMPTS)}
-        leased = active.get(AttemptState.LEASED)
-        return StoreLoad(
-            {CampaignState(s): n for s, n in counted(_CAMPAIGNS).items()},
-            {RunState(s): n for s, n in counted(_OPEN_RUNS).items()},
-            {state: int(row["number"]) for state, row in active.items()},
-            0 if leased is None else int(leased["gpus"]),
-        )
+        def counted(rows: Sequence[Row]) -> dict[Any, int]:
+            return {row["state"]: int(row["number"]) for row in rows}
+
+        busy_slots = sum(int(row["gpus"]) for row in attempts if row["state"] is AttemptState.LEASED)
+        return StoreLoad(counted(campaigns), counted(runs), counted(attempts), busy_slots)
 
     def add_campaign(
         self, campaign: Campaign, runs: Sequence[Run], slices: Sequence[Slice], arriving: str = ""
@@ -200,7 +196,7 @@ class OverviewRows(CampaignRows, RunRows):
         """
         last = self.connection.scalar(sa.select(sa.func.max(_C.ordinal)))
         ordinal = 0 if last is None else last + 1
-        values = {**campaign_values(campaign), "ordinal": ordinal, "arriving": arriving}
+        values = {**shallow(campaign), "ordinal": ordinal, "arriving": arriving}
         self.write(sa.insert(tables.campaigns), [values])
         self.add_runs(runs, slices)
 
@@ -240,7 +236,7 @@ def _shown(campaign_id: str, chosen: RunFilter) -> list[sa.ColumnElement[bool]]:
     if chosen.device_kind:
         within.append(_R.device_kind == chosen.device_kind)
     if chosen.state is not None:
-        within.append(_R.state == str(chosen.state))
+        within.append(_R.state == chosen.state)
     if chosen.flag:
         # Flags are JSON; a quote within a value has a backslash before it, so this is a whole value.
         within.append(sa.cast(_R.flags, sa.Text).contains(json.dumps(chosen.flag), autoescape=True))
@@ -258,8 +254,10 @@ def _needs_of_open_runs(by_light: bool) -> sa.Select[Any]:
     """
     awaits = ~sa.exists().where(_S.run_id == _R.run_id) if by_light else sa.false()
     # Whether a run's SM share is a partition; documents of other conditions have no kind.
-    partitioned = sa.func.coalesce(_R.condition["sm_share"].as_string(), "") == "partition"
-    bundled = _R.command["bundle"].as_string().is_not(None)
+    partitioned = (
+        sa.func.coalesce(sa.type_coerce(_R.condition, sa.JSON)["sm_share"].as_string(), "") == "partition"
+    )
+    bundled = sa.type_coerce(_R.command, sa.JSON)["bundle"].as_string().is_not(None)
     held_workload = sa.case((sa.cast(_R.holds, sa.Text) == "[]", ""), else_=_R.workload)
     placing = (sa.cast(each, sa.Text) for each in (_R.placement, _R.holds))
     of_place = (_R.profiler, _R.device_key, _R.device_kind, _R.synthetic, _R.state, partitioned, bundled,

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import sqlalchemy as sa
 
-from assay_core.identity.roles import IdentityKind, Role
 from assay_server.store import tables
-from assay_server.store.column_values import Row, shallow
+from assay_server.store.column_values import shallow
 from assay_server.store.parts.record_cache import CachedRecords
 from assay_server.store.people import Identity, StoredCertificate, StoredToken, WebLogin
 
@@ -21,31 +20,29 @@ class PeopleRows(CachedRecords):
     """Who may call the server, in SQL: identities, certificates, join tokens, and logins of the live page."""
 
     def identity(self, identity_id: str) -> Identity | None:
-        return self.by_key(tables.identities, (identity_id,), _identity)
+        return self.by_key(tables.identities, (identity_id,), lambda row: Identity(**row))
 
     def identities(self) -> list[Identity]:
         """All identities, revoked ones too, in the order of their identifiers."""
         query = sa.select(tables.identities).order_by(_I.identity_id)
-        return [_identity(row) for row in self.rows(query)]
+        return [Identity(**row) for row in self.rows(query)]
 
     def put_identity(self, one: Identity) -> None:
         """Add or replace an identity."""
-        values = {"kind": str(one.kind), "role": str(one.role), "labels": list(one.labels)}
-        self.put(tables.identities, shallow(one) | values)
+        self.put(tables.identities, shallow(one))
 
     def join_tokens(self) -> list[StoredToken]:
         """All join tokens, oldest first."""
         query = sa.select(tables.join_tokens).order_by(_T.created_at_ms, _T.token_id)
-        return [_token(row) for row in self.rows(query)]
+        return [StoredToken(**row) for row in self.rows(query)]
 
     def join_token(self, secret_hash: str) -> StoredToken | None:
         query = sa.select(tables.join_tokens).where(_T.secret_hash == secret_hash)
-        return next((_token(row) for row in self.rows(query)), None)
+        return next((StoredToken(**row) for row in self.rows(query)), None)
 
     def put_join_token(self, one: StoredToken) -> None:
         """Add or replace a join token; StorageError if another one has its secret."""
-        values = {"role": str(one.role), "labels": list(one.labels)}
-        self.put(tables.join_tokens, shallow(one) | values)
+        self.put(tables.join_tokens, shallow(one))
 
     def forget_join_tokens(self, expired_before_ms: int) -> None:
         """Remove join tokens that expired before a moment."""
@@ -82,12 +79,3 @@ class PeopleRows(CachedRecords):
         """Remove those links and sessions, if they are there."""
         if keys:
             self.write(sa.delete(tables.web_logins).where(_L.key.in_(keys)))
-
-
-def _identity(row: Row) -> Identity:
-    made = {"kind": IdentityKind(row["kind"]), "role": Role(row["role"]), "labels": tuple(row["labels"])}
-    return Identity(**{**row, **made})
-
-
-def _token(row: Row) -> StoredToken:
-    return StoredToken(**{**row, "role": Role(row["role"]), "labels": tuple(row["labels"])})

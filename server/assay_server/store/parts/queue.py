@@ -181,7 +181,7 @@ def _first_of_lane(passing: bool, untried: bool) -> sa.Select[Any]:
     if passing:
         due.append(sa.tuple_(_S.run_id, _S.index).not_in(sa.bindparam("passed", expanding=True)))
     if untried:
-        of_slice = (_A.run_id == _S.run_id, _A.slice == _S.index, _A.state == str(AttemptState.FAILED))
+        of_slice = (_A.run_id == _S.run_id, _A.slice == _S.index, _A.state == AttemptState.FAILED)
         slot = sa.bindparam("untried_slot", type_=sa.Text)
         place = (_A.agent_id == sa.bindparam("untried_agent"), sa.or_(_A.slot_id == slot, slot == ""))
         due.append(~sa.exists().where(*of_slice, *place))

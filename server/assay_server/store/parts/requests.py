@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from assay_core.records.campaign import AttemptState, RunState
-from assay_core.records.runs import RunsAction, RunsRequest
+from assay_core.records.runs import RunsRequest
 from assay_server.store import tables
 from assay_server.store.column_values import Row, shallow
 from assay_server.store.model import Attempt, Hold, PendingRequest, SliceState
@@ -60,7 +60,7 @@ class RequestRows(RunRows):
         # Concatenated, so that the database reads on from ``first`` in the order of the campaign: by the
         # index of states it would sort all open runs of the campaign for each piece of a request.
         state = _R.state.concat("")
-        within = [*_requested(request), state.in_([str(state) for state in states]), _R.ordinal >= first]
+        within = [*_requested(request), state.in_(states), _R.ordinal >= first]
         if paused is not None:
             within.append(IS_PAUSED if paused else sa.not_(IS_PAUSED))
         query = sa.select(_R.ordinal, _R.run_id).where(*within).order_by(_R.ordinal).limit(most)
@@ -70,12 +70,12 @@ class RequestRows(RunRows):
         """How many of the requested runs are in each state; states without runs are left out."""
         query = sa.select(_R.state, sa.func.count().label("runs")).where(*_requested(request))
         rows = self.rows(query.group_by(_R.state))
-        return {RunState(row["state"]): int(row["runs"]) for row in rows}
+        return {row["state"]: int(row["runs"]) for row in rows}
 
     def requested_attempts(self, request: RunsRequest, states: Sequence[AttemptState]) -> list[Attempt]:
         """Attempts of the requested runs in one of these states, in the order of their tokens."""
         joined = sa.select(tables.attempts).join_from(tables.attempts, tables.runs, _A.run_id == _R.run_id)
-        within = (_A.state.in_([str(state) for state in states]), *_requested(request))
+        within = (_A.state.in_(states), *_requested(request))
         return [attempt_of(row) for row in self.rows(joined.where(*within).order_by(_A.token))]
 
     def paused_runs(self, campaign_ids: Sequence[str]) -> dict[str, int]:
@@ -90,7 +90,7 @@ class RequestRows(RunRows):
         # Runs with the same holds are changed together.
         changed: dict[frozenset[Hold], list[str]] = {}
         for row in self.rows(sa.select(_R.run_id, _R.holds).where(_R.run_id.in_(run_ids))):
-            holds = frozenset(Hold(hold) for hold in row["holds"])
+            holds = frozenset(row["holds"])
             if (Hold.PAUSED in holds) is not paused:
                 changed.setdefault(holds ^ {Hold.PAUSED}, []).append(row["run_id"])
         for holds, of_these in changed.items():
@@ -102,24 +102,24 @@ class RequestRows(RunRows):
         None of them is paused any more.
         """
         self.pause_runs(run_ids, False)
-        open_slices = _S.state.in_([str(SliceState.WAITING), str(SliceState.LEASED)])
+        open_slices = _S.state.in_([SliceState.WAITING, SliceState.LEASED])
         slices = sa.update(tables.slices).where(_S.run_id.in_(run_ids), open_slices)
-        self.write(slices.values(state=str(SliceState.CANCELLED)))
+        self.write(slices.values(state=SliceState.CANCELLED))
         runs = sa.update(tables.runs).where(_R.run_id.in_(run_ids))
-        self.write(runs.values(state=str(RunState.CANCELLED), failure=sa.null()))
+        self.write(runs.values(state=RunState.CANCELLED, failure=sa.null()))
 
     def retry_runs(self, run_ids: Sequence[str]) -> None:
         """Let the failed and cancelled slices of these runs wait, and the runs continue.
 
         Each of the slices has all its tries again (``tries_from``), and is due.
         """
-        ended = _S.state.in_([str(SliceState.FAILED), str(SliceState.CANCELLED)])
+        ended = _S.state.in_([SliceState.FAILED, SliceState.CANCELLED])
         of_slice = (_A.run_id == _S.run_id, _A.slice == _S.index)
         last = sa.select(sa.func.max(_A.attempt)).where(*of_slice).scalar_subquery()
         tries_from = sa.func.coalesce(last, 0) + 1
         slices = sa.update(tables.slices).where(_S.run_id.in_(run_ids), ended)
-        self.write(slices.values(state=str(SliceState.WAITING), not_before_ms=0, tries_from=tries_from))
-        begun = sa.exists().where(_S.run_id == _R.run_id, _S.state == str(SliceState.DONE))
+        self.write(slices.values(state=SliceState.WAITING, not_before_ms=0, tries_from=tries_from))
+        begun = sa.exists().where(_S.run_id == _R.run_id, _S.state == SliceState.DONE)
         state = sa.case((begun, str(RunState.RUNNING)), else_=str(RunState.WAITING))
         runs = sa.update(tables.runs).where(_R.run_id.in_(run_ids))
         self.write(runs.values(state=state, failure=sa.null()))
@@ -137,10 +137,10 @@ def _requested(request: RunsRequest) -> list[sa.ColumnElement[bool]]:
 def _request_values(request: PendingRequest) -> dict[str, Any]:
     values = shallow(request)
     runs_request = values.pop("asked")
-    return {**values, **shallow(runs_request), "action": str(request.action)}
+    return {**values, **shallow(runs_request)}
 
 
 def _request_of(row: Row) -> PendingRequest:
     values = dict(row)
     runs_request = RunsRequest(*(values.pop(item.name) for item in dataclasses.fields(RunsRequest)))
-    return PendingRequest(**{**values, "action": RunsAction(values["action"])}, asked=runs_request)
+    return PendingRequest(**values, asked=runs_request)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
@@ -14,12 +14,11 @@ import sqlalchemy as sa
 from pydantic import TypeAdapter
 
 from assay_core.records.campaign import AttemptState, RunState
-from assay_core.records.upload import Bundle
-from assay_core.records.work import CommandSource, RecordedSource
-from assay_sampling.launches.table import Condition
+from assay_core.records.failure import Failure
+from assay_core.records.work import RecordedSource
 from assay_server.campaign_file.compiled import Placement, SlicePlan
 from assay_server.store import tables
-from assay_server.store.column_values import Row, documents_of, failure_of, flags_of, parsed, shallow
+from assay_server.store.column_values import Row, parsed, shallow
 from assay_server.store.model import Hold, Need, Run, Slice, SliceState, SliceTime, need_of
 from assay_server.store.overviews import NotedRuns, RunsAlike
 from assay_server.store.parts.record_cache import CachedRecords
@@ -43,7 +42,7 @@ _SLICE_TIMES = (
     sa.select(*_OF_TIME, ATTEMPT_SECONDS.label("seconds"))
     .join_from(tables.attempts, tables.runs, _A.run_id == _R.run_id)
     .join(tables.slices, sa.and_(_S.run_id == _A.run_id, _S.index == _A.slice))
-    .where(_A.state == str(AttemptState.PUBLISHED), _R.level == "detailed", _R.device_key != "")
+    .where(_A.state == AttemptState.PUBLISHED, _R.level == "detailed", _R.device_key != "")
     .order_by(_A.token.desc())
     .limit(sa.bindparam("most"))
 )
@@ -76,7 +75,7 @@ class RunRows(CachedRecords):
         query = query.where(_R.campaign_id.in_(campaign_ids)).group_by(_R.campaign_id, _R.state)
         counts: dict[str, dict[RunState, int]] = {campaign_id: {} for campaign_id in campaign_ids}
         for row in self.rows(query):
-            counts[row["campaign_id"]][RunState(row["state"])] = int(row["runs"])
+            counts[row["campaign_id"]][row["state"]] = int(row["runs"])
         return counts
 
     def runs_alike(self, campaign_id: str) -> list[RunsAlike]:
@@ -84,11 +83,7 @@ class RunRows(CachedRecords):
         kind = (_R.workload, _R.device_kind, _R.state)
         first = sa.func.min(_R.ordinal)
         query = sa.select(*kind, sa.func.count().label("runs")).where(_R.campaign_id == campaign_id)
-        rows = self.rows(query.group_by(*kind).order_by(first))
-        return [
-            RunsAlike(row["workload"], row["device_kind"], RunState(row["state"]), int(row["runs"]))
-            for row in rows
-        ]
+        return [RunsAlike(**row) for row in self.rows(query.group_by(*kind).order_by(first))]
 
     def noted_runs(self, campaign_id: str) -> list[NotedRuns]:
         """All runs of a campaign that have failed or carry validity flags, in its order."""
@@ -96,12 +91,14 @@ class RunRows(CachedRecords):
         query = sa.select(_R.run_id, sa.cast(_R.failure, sa.Text).label("failure"), flags)
         query = query.where(_R.campaign_id == campaign_id, sa.or_(_R.failure.is_not(None), flags != "[]"))
         # Most runs share their texts with others, and each text is read once.
-        alike: dict[tuple[str | None, str], list[str]] = {}
+        alike: dict[tuple[Any, str], list[str]] = {}
         for row in self.rows(query.order_by(_R.ordinal)):
             alike.setdefault((row["failure"], row["flags"]), []).append(row["run_id"])
         return [
-            NotedRuns(failure_of(failure and json.loads(failure)), flags_of(json.loads(flags)), tuple(runs))
-            for (failure, flags), runs in alike.items()
+            NotedRuns(
+                failure and Failure(**json.loads(failure)), tables.flags_of(json.loads(flags)), tuple(run_ids)
+            )
+            for (failure, flags), run_ids in alike.items()
         ]
 
     def open_workloads(self, campaign_id: str) -> set[str]:
@@ -110,7 +107,8 @@ class RunRows(CachedRecords):
         return set(self.connection.scalars(query.distinct()))
 
     def save_run(self, run: Run) -> None:
-        if (cached := self.cached(tables.runs, (run.run_id,))) is not None:  # its holds stay as they are
+        """Save a run, whose holds stay as they are."""
+        if (cached := self.run(run.run_id)) is not None:
             run = dataclasses.replace(run, holds=cached.holds)
         self.save(tables.runs, (run.run_id,), run, run_values)
 
@@ -119,10 +117,9 @@ class RunRows(CachedRecords):
 
         ``save_run`` leaves the holds as they are.
         """
-        hold_names = sorted(str(hold) for hold in set(holds))
-        self.write(sa.update(tables.runs).where(_R.run_id.in_(run_ids)).values(holds=hold_names))
+        self.write(sa.update(tables.runs).where(_R.run_id.in_(run_ids)).values(holds=sorted(set(holds))))
         lane = sa.func.abs(_S.lane)
-        values = {"lane": -lane if hold_names else lane}
+        values = {"lane": -lane if holds else lane}
         self.write(sa.update(tables.slices).where(_S.run_id.in_(run_ids)).values(values))
 
     def delete_runs(self, run_ids: Sequence[str]) -> None:
@@ -147,23 +144,20 @@ class RunRows(CachedRecords):
 
     def resting_slices(self, now_ms: int) -> list[Slice]:
         """Slices of any campaign that wait but are not yet due."""
-        query = sa.select(*SLICE).where(_S.state == str(SliceState.WAITING), _S.not_before_ms > now_ms)
+        query = sa.select(*SLICE).where(_S.state == SliceState.WAITING, _S.not_before_ms > now_ms)
         return [slice_of(row) for row in self.rows(query.order_by(_S.run_id, _S.index))]
 
     def states_beside(self, run_id: str, index: int) -> frozenset[SliceState]:
         """The states of a run's other slices."""
         rows = self.rows(_STATES_BESIDE, {"run_id": run_id, "slice": index})
-        return frozenset(SliceState(row["state"]) for row in rows)
+        return frozenset(row["state"] for row in rows)
 
     def slice_times(self, most: int) -> list[SliceTime]:
         """The times of the newest published slices of detailed live runs, of any campaign, newest first."""
-        return [
-            SliceTime(**{**row, "command": command_of(row["command"]), "counters": tuple(row["counters"])})
-            for row in self.rows(_SLICE_TIMES, {"most": most})
-        ]
+        return [SliceTime(**row) for row in self.rows(_SLICE_TIMES, {"most": most})]
 
     def save_slice(self, piece: Slice) -> None:
-        self.save(tables.slices, (piece.run_id, piece.index), piece, slice_values)
+        self.save(tables.slices, (piece.run_id, piece.index), piece, shallow)
 
     def replace_slices(self, run_id: str, index: int, slices: Sequence[Slice]) -> None:
         """Replace the slices of a run from an index on, none of which was ever tried."""
@@ -173,7 +167,7 @@ class RunRows(CachedRecords):
 
     def add_runs(self, runs: Sequence[Run], slices: Sequence[Slice]) -> None:
         """Add runs to existing campaigns."""
-        self.write(sa.insert(tables.runs), [new_run_values(run) for run in runs])
+        self.write(sa.insert(tables.runs), [run_values(run) for run in runs])
         self._add_slices(slices, runs)
 
     def _add_slices(self, slices: Sequence[Slice], runs: Sequence[Run]) -> None:
@@ -188,43 +182,30 @@ class RunRows(CachedRecords):
                 lanes[alike] = self._lane(run.campaign_id, need_of(run))
             lane = -lanes[alike] if run.holds else lanes[alike]
             places[run.run_id] = {"lane": lane, "ordinal": run.ordinal}
-        self.write(sa.insert(tables.slices), [slice_values(piece) | places[piece.run_id] for piece in slices])
+        self.write(sa.insert(tables.slices), [shallow(piece) | places[piece.run_id] for piece in slices])
 
     def _lane(self, campaign_id: str, need: Need) -> int:
         """The lane of a need in a campaign, made at its first use."""
         # Without what it does not ask for, and sorted: equal needs have equal texts.
         document = need_adapter().dump_python(need, mode="json", exclude_defaults=True)
-        lane, values = (
-            tables.lanes.c,
-            {"campaign_id": campaign_id, "need": json.dumps(document, sort_keys=True)},
-        )
-        where = (lane.campaign_id == campaign_id, lane.need == values["need"])
-        query = sa.select(lane.lane_id).where(*where)
+        text, lane = json.dumps(document, sort_keys=True), tables.lanes.c
+        query = sa.select(lane.lane_id).where(lane.campaign_id == campaign_id, lane.need == text)
         lane_id = self.connection.scalar(query)
         if lane_id is None:
-            self.write(sa.insert(tables.lanes), [values])
+            self.write(sa.insert(tables.lanes), [{"campaign_id": campaign_id, "need": text}])
             lane_id = self.connection.scalar(query)
         return int(lane_id or 0)
 
 
 def run_of(row: Row) -> Run:
     """The run of a row; raises StorageError if its plan or placement cannot be read."""
-    values = dict(row)
-    values["condition"] = Condition(**row["condition"])
-    if row["command"] is not None:
-        values["command"] = command_of(row["command"])
+    values, subject = dict(row), f"run {row['run_id']}"
     path, recorded_time = values.pop("recorded_path"), values.pop("recorded_time")
     values["recorded"] = RecordedSource(Path(path), recorded_time) if path else None
-    values["counters"] = tuple(row["counters"])
-    values["state"] = RunState(row["state"])
-    values["failure"] = failure_of(row["failure"])
-    values["flags"] = flags_of(row["flags"])
-    subject = f"run {row['run_id']}"
     if (plan := row["plan"]) is not None:
         values["plan"] = parsed(SlicePlan.from_document, plan, subject, "its plan of slices")
     place = row["placement"]
     values["placement"] = parsed(Placement.from_document, place, subject, "what it asks of its place")
-    values["holds"] = tuple(Hold(hold) for hold in row["holds"])
     return Run(**values)
 
 
@@ -235,40 +216,13 @@ def need_adapter() -> TypeAdapter[Need]:
 
 
 def run_values(run: Run) -> dict[str, Any]:
-    """The run without its holds, which only ``set_holds`` changes, together with the lane of its slices."""
+    """The row of a run."""
     values = shallow(run)
     recorded = values.pop("recorded")
-    del values["holds"]
-    return {
-        **values,
-        "state": str(run.state),
-        "counters": list(run.counters),
-        "recorded_path": str(recorded.path) if recorded is not None else "",
-        "recorded_time": recorded is not None and recorded.recorded_time,
-        "plan": None if run.plan is None else run.plan.to_document(),
-        "placement": run.placement.to_document(),
-        **documents_of(run, "condition", "command", "failure", "flags"),
-    }
-
-
-def new_run_values(run: Run) -> dict[str, Any]:
-    """The row of a new run, with its holds."""
-    return {**run_values(run), "holds": [str(hold) for hold in run.holds]}
-
-
-def command_of(document: Mapping[str, Any]) -> CommandSource:
-    """The command of a JSON document."""
-    bundle = document.get("bundle")
-    read = {"argv": tuple(document["argv"]), "bundle": None if bundle is None else Bundle(**bundle)}
-    return CommandSource(**{**document, **read})
+    path, recorded_time = ("", False) if recorded is None else (str(recorded.path), recorded.recorded_time)
+    return {**values, "recorded_path": path, "recorded_time": recorded_time}
 
 
 def slice_of(row: Row) -> Slice:
     """The slice of a row that may have other columns too."""
-    values = {column.name: row[column.name] for column in SLICE}
-    return Slice(**{**values, "state": SliceState(row["state"])})
-
-
-def slice_values(piece: Slice) -> dict[str, Any]:
-    """The row of a slice without its place in the queue."""
-    return {**vars(piece), "state": str(piece.state)}
+    return Slice(**{column.name: row[column.name] for column in SLICE})
