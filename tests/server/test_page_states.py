@@ -14,7 +14,7 @@ import pytest
 from assay_core.records.campaign import RunState
 from assay_core.records.lab import SlotHealth
 from assay_server.app import Server
-from assay_server.store.overviews import RunsAlike
+from assay_server.store.parts.runs import RunsAlike
 from assay_server.web.views.cells import STANDINGS, Standing, by_gpu, cells_of, method_of
 from assay_server.web.views.filters import NO_FILTER, Filter
 from assay_server.web.views.results import Result, Results

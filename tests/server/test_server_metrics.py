@@ -26,7 +26,7 @@ from assay_server.campaigns.scheduling.resting import Rest, SlotKey
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.metrics.server_metrics import OTHER, QueueCollector, ServerMetrics, queue_of
 from assay_server.store.model import Agent
-from assay_server.store.overviews import StoreLoad
+from assay_server.store.parts.overviews import StoreLoad
 from assay_server.store.records import LocalRecordStore
 from assay_server.store.sqlite import SqliteStore
 from tests.support.metrics import fetched, label_values, samples_of, value

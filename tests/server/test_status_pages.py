@@ -15,8 +15,8 @@ from assay_protos import campaign_pb2
 from assay_server.app import Server
 from assay_server.limits import QueryLimits
 from assay_server.rpc.handlers.campaigns import CampaignHandler, StatusBoard
-from assay_server.store.overviews import WorkloadCost
 from assay_server.store.parts import campaigns as campaign_rows
+from assay_server.store.parts.overviews import WorkloadCost
 from assay_server.store.sql import SqlTransaction
 from tests.support.server.playing_agent import PlayingAgent
 

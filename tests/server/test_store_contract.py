@@ -37,8 +37,9 @@ from assay_server.store.model import (
     Slice,
     SliceState,
 )
-from assay_server.store.overviews import NotedRuns, RunFilter, WorkloadCost
 from assay_server.store.parts import attempts
+from assay_server.store.parts.overviews import RunFilter, WorkloadCost
+from assay_server.store.parts.runs import NotedRuns
 from assay_server.store.people import Identity
 from assay_server.store.record_store import KnownFiles, RecordStore
 from assay_server.store.records import DamagedSegmentError, LocalRecordStore
@@ -137,8 +138,8 @@ class TestMetadataStore:
             assert read.requested_counts(RunsRequest("made-1", workload="x")) == {}
             assert [a.key.token for a in read.requested_attempts(whole, leased)] == [1, 2]
             assert [a.key.token for a in read.requested_attempts(odd, leased)] == [1]
-            assert [a.key.token for a in read.attempts_of(["made-1.0002"], leased)] == [2]
-            assert read.attempts_of(["made-1.0002"], leased[:1]) == []
+            assert [a.key.token for a in read.attempts_in(leased, run_ids=["made-1.0002"])] == [2]
+            assert read.attempts_in(leased[:1], run_ids=["made-1.0002"]) == []
             assert read.paused_runs(["made-1", "made-2"]) == {"made-1": 1}
 
     def test_many_runs_are_paused_cancelled_and_tried_again(self, metadata: MetadataStore) -> None:

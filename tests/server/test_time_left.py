@@ -16,7 +16,7 @@ from assay_server.app import Server
 from assay_server.campaigns.analysing.job import Pages
 from assay_server.campaigns.planning.forecast import Analysed, Elsewhere, estimate, estimate_of_analysis
 from assay_server.campaigns.planning.plan import plan_campaign
-from assay_server.store.overviews import WorkloadCost
+from assay_server.store.parts.overviews import WorkloadCost
 from assay_server.store.sqlite import SqliteStore
 from tests.support.server.campaign_files import load_campaign
 from tests.support.server.made_segments import made_segments

@@ -28,6 +28,7 @@ from assay_server.store.postgresql.connections import require_fit
 from assay_server.store.postgresql.store import PostgresqlStore
 from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
+from assay_server.store.tables import STATE_NUMBER
 from tests.services.postgresql import OwnPostgresql, programs
 from tests.support.server.stored_values import attempt, campaign, run
 
@@ -205,7 +206,7 @@ def test_programs_that_open_an_empty_database_at_one_moment_give_it_one_number(
 def number_and_close(store: MetadataStore) -> int | None:
     assert isinstance(store, PostgresqlStore)
     with store.snapshot() as read:
-        number = read.state_number()
+        number = read.number(STATE_NUMBER)
     store.close()
     return number
 

@@ -15,7 +15,6 @@ import sqlalchemy as sa
 from assay_sampling.errors import StorageError
 from assay_server.store import tables
 from assay_server.store.column_values import Row, finite, without_nul
-from assay_server.store.parts.state import STATE_NUMBER
 
 _TABLES = tables.metadata.sorted_tables
 # Logs of attempts may have megabytes.
@@ -43,7 +42,7 @@ def has_rows(connection: sa.Connection, *, beside_number: bool = False) -> bool:
     """Whether a database has any row of ours; ``beside_number``: besides the number of its state."""
     every = {table.name: sa.select(table).limit(1) for table in _TABLES}
     if beside_number:
-        every["tokens"] = every["tokens"].where(tables.tokens.c.name != STATE_NUMBER)
+        every["tokens"] = every["tokens"].where(tables.tokens.c.name != tables.STATE_NUMBER)
     return any(connection.execute(query).first() is not None for query in every.values())
 
 

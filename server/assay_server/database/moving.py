@@ -24,6 +24,7 @@ from assay_server.database.state_notes import (
 )
 from assay_server.state_lock import locked_state
 from assay_server.store.sqlite import SqliteStore
+from assay_server.store.tables import STATE_NUMBER
 from assay_server.store.transactions import NothingKeptError, OutcomeUnknownError
 
 _EMPTY = "name an empty one: createdb --owner USER --encoding UTF8 --locale C --template template0 NAME"
@@ -58,7 +59,7 @@ def move_to_postgresql(state: Path, settings: AskedDatabase, progress: Told) -> 
             source.require_sound()
             number = number_of_state(source)
             with source.snapshot() as read, target.transaction() as write:
-                theirs = write.state_number()
+                theirs = write.number(STATE_NUMBER)
                 # Our own rows are those of an earlier move, of which another one is in force since.
                 if theirs != number and (theirs is not None or has_rows(write.connection)):
                     raise StorageError(place.shown, "it has the campaigns of another state folder", _EMPTY)

@@ -21,6 +21,7 @@ from assay_server.places import DatabasePlace, database_place, database_place_in
 from assay_server.signals import StandbyEndedError
 from assay_server.store.sql import MetadataStore
 from assay_server.store.sqlite import SqliteStore
+from assay_server.store.tables import STATE_NUMBER
 
 if TYPE_CHECKING:
     from assay_server.store.postgresql.lead import Lead
@@ -123,10 +124,10 @@ def open_database(
 def number_of_state(store: MetadataStore) -> int:
     """The number of a state, which it is given when it is first asked for. Raises StorageError."""
     with store.transaction() as write:
-        number = write.state_number()
+        number = write.number(STATE_NUMBER)
         if number is None:
             number = 1 + secrets.randbelow((1 << 62) - 1)  # which no other state has
-            write.keep_state_number(number)
+            write.keep_number(STATE_NUMBER, number)
     return number
 
 
@@ -150,7 +151,7 @@ def _bind(state: Path, settings: AskedDatabase, place: DatabasePlace, store: Pos
     """Make sure that the folder and the database belong together."""
     noted = noted_database(state)
     with store.snapshot() as read:
-        number, is_empty = read.state_number(), not has_rows(read.connection, beside_number=True)
+        number, is_empty = read.number(STATE_NUMBER), not has_rows(read.connection, beside_number=True)
     if noted is not None and number == noted.state:
         if settings.place is not None and _has_new_address(noted, settings):
             note_database(state, settings.place, settings.file, number)

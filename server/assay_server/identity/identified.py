@@ -18,6 +18,7 @@ from assay_server.config import ServerSettings, check_listen_address
 from assay_server.identity.authority import Authority, read_authority
 from assay_server.identity.enrolment import Enrolment
 from assay_server.store.sql import MetadataStore
+from assay_server.store.tables import AUTHORITY_MARK
 
 _MARK_DIGITS = 15  # of the fingerprint: what a number of the database holds
 
@@ -112,9 +113,9 @@ def require_same_authority(store: MetadataStore, authority: Authority | None) ->
     """
     own = None if authority is None else int(authority.fingerprint.replace(":", "")[:_MARK_DIGITS], 16)
     with store.transaction() as write:
-        mark = write.authority_mark()
+        mark = write.number(AUTHORITY_MARK)
         if mark is None and own is not None:
-            write.keep_authority_mark(own)
+            write.keep_number(AUTHORITY_MARK, own)
     if mark is None or mark == own:
         return
     cause = "it has no certificate authority" if own is None else "its certificate authority is another one"

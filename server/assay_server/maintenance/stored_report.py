@@ -18,7 +18,7 @@ from assay_server.campaigns.analysing.request_builder import analysis_request
 from assay_server.maintenance.database_copy import METADATA, copy_database, has_metadata
 from assay_server.records.opening import look_at_records
 from assay_server.store.model import Campaign
-from assay_server.store.overviews import CampaignOverview
+from assay_server.store.parts.campaigns import CampaignOverview
 from assay_server.store.record_store import RecordStore
 from assay_server.store.sqlite import SqliteStore
 

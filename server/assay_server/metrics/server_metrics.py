@@ -31,7 +31,7 @@ from assay_server.campaigns.scheduling.transitions import Effects
 from assay_server.identity.authority import read_authority
 from assay_server.maintenance.backup_log import Task, last_done
 from assay_server.store.model import ACTIVE_ATTEMPTS, OPEN_RUNS, Agent
-from assay_server.store.overviews import StoreLoad
+from assay_server.store.parts.overviews import StoreLoad
 
 _log = logging.getLogger(__name__)
 

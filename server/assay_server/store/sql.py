@@ -13,13 +13,10 @@ from typing import Protocol
 
 from assay_server.store.parts.agents import AgentRows
 from assay_server.store.parts.attempts import AttemptRows
-from assay_server.store.parts.audit import AuditRows
 from assay_server.store.parts.bundles import BundleRows
 from assay_server.store.parts.overviews import OverviewRows
 from assay_server.store.parts.people import PeopleRows
 from assay_server.store.parts.queue import QueueRows
-from assay_server.store.parts.requests import RequestRows
-from assay_server.store.parts.state import StateRows
 from assay_server.store.transactions import Database, Transactions
 
 
@@ -27,10 +24,7 @@ class SqlTransaction(
     OverviewRows,
     QueueRows,
     AttemptRows,
-    RequestRows,
-    StateRows,
     AgentRows,
-    AuditRows,
     PeopleRows,
     BundleRows,
 ):

@@ -263,7 +263,9 @@ audit = sa.Table(
     sqlite_autoincrement=True,
 )
 
-# Numbers by name, such as the last fencing token.
+# Numbers by name, such as the last fencing token, and:
+STATE_NUMBER = "state"  # a state folder and its database have the same one
+AUTHORITY_MARK = "authority"  # what tells the certificate authority of the servers from others
 tokens = sa.Table(
     "tokens",
     metadata,

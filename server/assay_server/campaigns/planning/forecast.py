@@ -34,7 +34,7 @@ from assay_server.campaign_file.slices import (
 from assay_server.campaigns.planning.plan import Plan, plan_campaign
 from assay_server.campaigns.slicing.published import SliceCosts
 from assay_server.store.model import Run, Slice
-from assay_server.store.overviews import WorkloadCost
+from assay_server.store.parts.overviews import WorkloadCost
 
 _SECONDS_AN_HOUR = 3600.0
 

@@ -349,7 +349,7 @@ class Transitions:
 
     def cancel_attempts(self, run_ids: Sequence[str]) -> int:
         """End every attempt of these runs that has not ended; returns how many it was."""
-        attempts = self.store.attempts_of(run_ids, UNENDED_ATTEMPTS)
+        attempts = self.store.attempts_in(UNENDED_ATTEMPTS, run_ids=run_ids)
         for attempt in attempts:
             why = failure(FailureClass.CANCELLED, f"run {attempt.key.run_id}")
             self.end_attempt(attempt, AttemptState.CANCELLED, why)

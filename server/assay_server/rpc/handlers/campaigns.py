@@ -46,7 +46,8 @@ from assay_server.campaigns.scheduling.waiting import Lab, slots_by_gpu, wait_re
 from assay_server.campaigns.submit import submit
 from assay_server.limits import DEFAULT_LIMITS, QueryLimits
 from assay_server.store.model import Attempt, Campaign, Hold, Need, Run, Sight, need_of
-from assay_server.store.overviews import EVERY_RUN, CampaignOverview, RunFilter, RunOverview, WorkloadCost
+from assay_server.store.parts.campaigns import CampaignOverview
+from assay_server.store.parts.overviews import EVERY_RUN, RunFilter, RunOverview, WorkloadCost
 from assay_server.store.quarantine_files import MovedFiles
 from assay_server.store.sql import SqlTransaction
 

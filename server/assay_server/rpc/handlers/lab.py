@@ -50,7 +50,7 @@ from assay_server.campaigns.scheduling.waiting import (
 from assay_server.limits import DEFAULT_LIMITS, QueryLimits
 from assay_server.rpc.handlers.campaigns import seen_runs
 from assay_server.store.model import Agent, Attempt, Belonging, Campaign, Run, Sight
-from assay_server.store.overviews import CampaignProgress, WorkloadCost
+from assay_server.store.parts.overviews import CampaignProgress, WorkloadCost
 from assay_server.store.people import Identity
 from assay_server.store.sql import MetadataStore, SqlTransaction
 

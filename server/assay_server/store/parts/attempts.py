@@ -15,7 +15,7 @@ from assay_core.records.failure import Failure
 from assay_server.store import tables
 from assay_server.store.column_values import Row, shallow
 from assay_server.store.model import Attempt, Segment
-from assay_server.store.parts.state import StateRows
+from assay_server.store.parts.record_cache import CachedRecords
 from assay_server.store.statements import ATTEMPT_SECONDS, OF_CAMPAIGN, one_of
 
 # A token is an epoch, then a count of this many bits: milliseconds fit until the year 2109.
@@ -60,7 +60,7 @@ _WITH_TOKENS = sa.select(tables.attempts).where(_A.token.in_(sa.bindparam("token
 _ALL = sa.select(tables.attempts)
 
 
-class AttemptRows(StateRows):
+class AttemptRows(CachedRecords):
     """Attempts at slices, the fencing tokens of their leases, and their durable segments, in SQL."""
 
     def attempt(self, run_id: str, slice_index: int, attempt: int) -> Attempt | None:
@@ -75,13 +75,16 @@ class AttemptRows(StateRows):
         self,
         states: Sequence[AttemptState],
         *,
+        run_ids: Sequence[str] | None = None,
         agent_id: str | None = None,
         slot_id: str | None = None,
         lease_ended_before_ms: int | None = None,
     ) -> list[Attempt]:
-        """Attempts in one of these states, in the order of their tokens."""
+        """Attempts in one of these states, in the order of their tokens; None: of any."""
         # Literal, because only then does the database use the index of leased slots.
         query = _ALL.where(one_of(_A.state, states)).order_by(_A.token)
+        if run_ids is not None:
+            query = query.where(_A.run_id.in_(run_ids))
         if agent_id is not None:
             query = query.where(_A.agent_id == agent_id)
         if slot_id is not None:
@@ -89,11 +92,6 @@ class AttemptRows(StateRows):
         if lease_ended_before_ms is not None:
             query = query.where(_A.deadline_ms < lease_ended_before_ms)
         return self._attempts(query)
-
-    def attempts_of(self, run_ids: Sequence[str], states: Sequence[AttemptState]) -> list[Attempt]:
-        """Attempts of these runs in one of these states, in the order of their tokens."""
-        within = (_A.run_id.in_(run_ids), one_of(_A.state, states))
-        return self._attempts(_ALL.where(*within).order_by(_A.token))
 
     def attempts_with(self, keys: Iterable[AttemptKey]) -> dict[AttemptKey, Attempt]:
         """The attempts with these keys; keys without an attempt are left out."""

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 
 from assay_core.records.campaign import CampaignState
+from assay_core.records.failure import Failure
 from assay_server.campaign_file.compiled import CompiledCampaign
 from assay_server.store import tables
 from assay_server.store.column_values import Row, parsed, shallow
 from assay_server.store.model import EVERYTHING, AnalysisTry, Belonging, Campaign, Sight
-from assay_server.store.overviews import CampaignOverview
-from assay_server.store.parts.state import StateRows
+from assay_server.store.parts.record_cache import CachedRecords
 from assay_server.store.statements import IS_THERE
 
 _C = tables.campaigns.c
@@ -20,7 +21,24 @@ _C = tables.campaigns.c
 _NUMBER = "campaign:"
 
 
-class CampaignRows(StateRows):
+@dataclass(frozen=True)
+class CampaignOverview:
+    """A campaign in a list, without its file, which may be long; ``ordinal``: its place among all."""
+
+    ordinal: int
+    campaign_id: str
+    name: str
+    number: int
+    synthetic: bool
+    state: CampaignState
+    failure: Failure | None
+    owner: str = ""
+    owner_name: str = ""
+    project: str = ""
+    paused: bool = False
+
+
+class CampaignRows(CachedRecords):
     """Campaigns, and the newest try at the analysis of each, in SQL."""
 
     def campaign(self, campaign_id: str) -> Campaign | None:

@@ -1,4 +1,7 @@
-"""Who may call the server, in SQL: identities, certificates, join tokens, and logins of the live page."""
+"""Who may call the server, and who has, in SQL.
+
+Identities, certificates, join tokens, logins of the live page, and the audit log.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,20 @@ from collections.abc import Sequence
 
 import sqlalchemy as sa
 
+from assay_core.records.lab import AuditEntry
 from assay_server.store import tables
 from assay_server.store.column_values import shallow
 from assay_server.store.parts.record_cache import CachedRecords
 from assay_server.store.people import Identity, StoredCertificate, StoredToken, WebLogin
 
-_C, _I, _L, _T = (
-    each.c for each in (tables.certificates, tables.identities, tables.web_logins, tables.join_tokens)
+_C, _E, _I, _L, _T = (
+    each.c
+    for each in (tables.certificates, tables.audit, tables.identities, tables.web_logins, tables.join_tokens)
 )
 
 
 class PeopleRows(CachedRecords):
-    """Who may call the server, in SQL: identities, certificates, join tokens, and logins of the live page."""
+    """Who may call the server, and who has, in SQL."""
 
     def identity(self, identity_id: str) -> Identity | None:
         return self.by_key(tables.identities, (identity_id,), lambda row: Identity(**row))
@@ -79,3 +84,27 @@ class PeopleRows(CachedRecords):
         """Remove those links and sessions, if they are there."""
         if keys:
             self.write(sa.delete(tables.web_logins).where(_L.key.in_(keys)))
+
+    def audit_entries(
+        self, *, before: int = 0, most: int = 100, identity: str = "", since_ms: int = 0
+    ) -> list[AuditEntry]:
+        """Entries of the audit log, newest first.
+
+        ``before``: only those with a smaller number (0: all). ``identity``: an identity's id or name then.
+        """
+        query = sa.select(tables.audit).where(_E.at_ms >= since_ms)
+        if before:
+            query = query.where(_E.entry_id < before)
+        if identity:
+            query = query.where(sa.or_(_E.identity_id == identity, _E.name == identity))
+        return [AuditEntry(**row) for row in self.rows(query.order_by(_E.entry_id.desc()).limit(most))]
+
+    def add_audit(self, entry: AuditEntry) -> None:
+        """Add an entry to the audit log; the store numbers it."""
+        values = shallow(entry)
+        del values["entry_id"]
+        self.write(sa.insert(tables.audit), [values])
+
+    def forget_audit(self, before_ms: int) -> None:
+        """Remove the entries older than this moment."""
+        self.write(sa.delete(tables.audit).where(_E.at_ms < before_ms))

@@ -9,6 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from assay_sampling.errors import StorageError
+from assay_server.store import tables
 from assay_server.store.column_values import Record, Row
 
 _KEY = "key_"  # the column's plain name would clash with the value that an update sets
@@ -90,6 +91,15 @@ class CachedRecords:
             return record
         row = self.connection.execute(_select_of(table), _key_of(table, key)).mappings().first()
         return None if row is None else self.keep(table, key, make(row))
+
+    def number(self, name: str) -> int | None:
+        """The number that is kept under this name."""
+        row = self.connection.execute(_select_of(tables.tokens), {_KEY + "name": name}).first()
+        return None if row is None else int(row.value)
+
+    def keep_number(self, name: str, number: int) -> None:
+        """Keep a number under this name, in the place of another one."""
+        self.put(tables.tokens, {"name": name, "value": number})
 
     def cached(self, table: sa.Table, key: tuple[Any, ...]) -> Any:
         """The record with a key, if this transaction has read or written it."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from assay_sampling.running.validity import FLAGS
-from assay_server.store.overviews import NotedRuns
+from assay_server.store.parts.runs import NotedRuns
 
 MOST_REASONS = 50
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from assay_core.records.campaign import RunState
 from assay_server.store.model import OPEN_RUNS
-from assay_server.store.overviews import RunsAlike
+from assay_server.store.parts.runs import RunsAlike
 from assay_server.web.views.filters import Filter
 from assay_server.web.views.results import SELECTED_HERE, Result, Results
 

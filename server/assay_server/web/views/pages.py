@@ -18,7 +18,7 @@ from assay_core.records.lab import LabQuestion
 from assay_core.records.runs import NamedRun
 from assay_server.rpc.handlers.campaigns import CampaignHandler
 from assay_server.rpc.handlers.lab import LabHandler
-from assay_server.store.overviews import RunFilter
+from assay_server.store.parts.overviews import RunFilter
 from assay_server.web.activity import Pulse
 from assay_server.web.views.campaign_page import PAUSED, CampaignPage, Past
 from assay_server.web.views.cells import STANDINGS
