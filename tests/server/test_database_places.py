@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from assay_sampling.errors import ParameterError, StorageError
 from assay_server.database.opening import AskedDatabase, asked_database, open_database, place_in_force
-from assay_server.database.state_notes import forget_database, note_database, noted_database
+from assay_server.database.state_notes import DatabaseInForce, note_database, noted_database, remove_note
 from assay_server.places import database_place
 from assay_server.store.column_values import document_text
 from assay_server.store.postgresql.refusals import refusal
@@ -74,8 +74,8 @@ def test_a_folder_notes_its_database_without_the_password(tmp_path: Path) -> Non
     assert noted is not None and (noted.url, noted.state) == (URL, 77)
     assert SECRET not in (tmp_path / "database.json").read_text()
     assert place_in_force(tmp_path, AskedDatabase()) == database_place(URL)
-    forget_database(tmp_path)
-    forget_database(tmp_path)
+    remove_note(tmp_path, DatabaseInForce)
+    remove_note(tmp_path, DatabaseInForce)
     assert noted_database(tmp_path) is None
 
 

@@ -13,7 +13,7 @@ import pytest
 from assay_sampling.errors import ParameterError, StorageError
 from assay_server.content_hash import fresh_hash_of
 from assay_server.database.opening import AskedDatabase
-from assay_server.database.state_notes import note_records, noted_records
+from assay_server.database.state_notes import noted_records, write_note
 from assay_server.places import records_place
 from assay_server.records.moving import MovedRecords, move_to_folder, move_to_place
 from assay_server.records.opening import checked_place, note_of
@@ -86,7 +86,7 @@ def test_records_that_an_earlier_release_took_into_the_state_folder_stay_in_forc
     asked = records_place(inside)
     with pytest.raises(ParameterError, match="within the state folder"):
         checked_place(tmp_path, asked)
-    note_records(tmp_path, note_of(asked, 1))
+    write_note(tmp_path, note_of(asked, 1))
     assert checked_place(tmp_path, asked) == asked
     assert checked_place(tmp_path, records_place("")) == records_place("")
 

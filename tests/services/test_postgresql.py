@@ -138,7 +138,7 @@ def test_an_interrupted_move_leaves_the_old_database_in_force(
                 move_to_postgresql(tmp_path, asked(url), nothing)
         assert noted_database(tmp_path) is None and (tmp_path / "metadata.sqlite").exists()
     move_to_postgresql(tmp_path, asked(url), nothing)
-    for step in ("copy_rows", "forget_database"):
+    for step in ("copy_rows", "remove_note"):
         with monkeypatch.context() as patch:
             patch.setattr(moving, step, stop)
             with pytest.raises(KeyboardInterrupt):

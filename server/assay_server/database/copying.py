@@ -19,10 +19,12 @@ from assay_server.store.column_values import Row, finite, without_nul
 _TABLES = tables.metadata.sorted_tables
 # Logs of attempts may have megabytes.
 _TOGETHER = 100
-Told = Callable[[str, int], None]  # a table, and how many of its rows so far
+Progress = Callable[[str, int], None]  # a table, and how many of its rows so far
 
 
-def copy_rows(source: sa.Connection, target: sa.Connection, progress: Told = lambda table, rows: None) -> int:
+def copy_rows(
+    source: sa.Connection, target: sa.Connection, progress: Progress = lambda table, rows: None
+) -> int:
     """Copy every row inside the target's transaction, whose rows are deleted first; returns how many.
 
     Raises StorageError if a row cannot be read, or in the target differs from its source, or the numbers of
@@ -60,7 +62,7 @@ def _plain(table: sa.Table) -> sa.Table:
     return sa.Table(table.name, sa.MetaData(), *columns)
 
 
-def _copy(table: sa.Table, source: sa.Connection, target: sa.Connection, progress: Told) -> int:
+def _copy(table: sa.Table, source: sa.Connection, target: sa.Connection, progress: Progress) -> int:
     copied = 0
     for rows in _pieces(table, source):
         target.execute(sa.insert(table), rows)

@@ -14,13 +14,14 @@ from pathlib import Path
 
 from assay_core.files.durable import replace, storage_errors, sync_directory
 from assay_sampling.errors import ParameterError, StorageError
-from assay_server.database.copying import Told, copy_rows, has_rows
+from assay_server.database.copying import Progress, copy_rows, has_rows
 from assay_server.database.opening import AskedDatabase, number_of_state, open_leading, opened_alone
 from assay_server.database.state_notes import (
     SQLITE_FILE,
-    forget_database,
+    DatabaseInForce,
     note_database,
     noted_database,
+    remove_note,
 )
 from assay_server.state_lock import locked_state
 from assay_server.store.sqlite import SqliteStore
@@ -40,7 +41,7 @@ class Moved:
     kept: Path | None = None
 
 
-def move_to_postgresql(state: Path, settings: AskedDatabase, progress: Told) -> Moved:
+def move_to_postgresql(state: Path, settings: AskedDatabase, progress: Progress) -> Moved:
     """Move a state's metadata from SQLite to a PostgreSQL database.
 
     Raises StorageError if a server has either of them, the database has other campaigns, or a copy differs.
@@ -72,7 +73,7 @@ def move_to_postgresql(state: Path, settings: AskedDatabase, progress: Told) -> 
     return Moved(rows, place.shown, old_database)
 
 
-def move_to_sqlite(state: Path, settings: AskedDatabase, progress: Told) -> Moved:
+def move_to_sqlite(state: Path, settings: AskedDatabase, progress: Progress) -> Moved:
     """Move a state's metadata from PostgreSQL to SQLite's file in the state folder. Raises StorageError."""
     with _stopped(state), _nothing_moved(state):
         if noted_database(state) is None:
@@ -94,7 +95,7 @@ def move_to_sqlite(state: Path, settings: AskedDatabase, progress: Told) -> Move
                 sync_directory(state)
         finally:
             _remove(new)
-        forget_database(state)
+        remove_note(state, DatabaseInForce)
     return Moved(rows, str(state / SQLITE_FILE))
 
 

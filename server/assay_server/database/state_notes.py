@@ -7,6 +7,7 @@ too, so that a folder never serves with the campaigns or the records of another 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,7 +18,7 @@ from assay_sampling.errors import StorageError
 from assay_server.places import SCHEME, DatabasePlace, database_place, database_place_in_file
 
 SQLITE_FILE = "metadata.sqlite"
-_DATABASE_NOTE, RECORDS_NOTE = "database.json", "records.json"
+RECORDS_NOTE = "records.json"
 
 
 class _Note(BaseModel):
@@ -61,43 +62,21 @@ class RecordsInForce(_Note):
 
 
 Note = TypeVar("Note", bound=_Note)
+_FILES: Mapping[type[_Note], str] = {DatabaseInForce: "database.json", RecordsInForce: RECORDS_NOTE}
 
 
 def noted_database(state: Path) -> DatabaseInForce | None:
     """The note of a state folder; None: SQLite. Raises StorageError if it cannot be read."""
-    return _read_note(state / _DATABASE_NOTE, DatabaseInForce)
-
-
-def note_database(state: Path, place: DatabasePlace, file: Path | None, number: int) -> None:
-    """Put a database in force, durably. Raises StorageError."""
-    file_path = "" if file is None else str(file.absolute())
-    _write_note(
-        state / _DATABASE_NOTE, DatabaseInForce(url=place.without_secret, file=file_path, state=number)
-    )
-
-
-def forget_database(state: Path) -> None:
-    """Put SQLite in force, durably. Raises StorageError."""
-    _remove_note(state / _DATABASE_NOTE)
+    return _read_note(state, DatabaseInForce)
 
 
 def noted_records(state: Path) -> RecordsInForce | None:
     """The note of a state folder; None: its records are in it. Raises StorageError if it cannot be read."""
-    return _read_note(state / RECORDS_NOTE, RecordsInForce)
+    return _read_note(state, RecordsInForce)
 
 
-def note_records(state: Path, note: RecordsInForce) -> None:
-    """Put a place in force, durably. Raises StorageError."""
-    _write_note(state / RECORDS_NOTE, note)
-
-
-def forget_records(state: Path) -> None:
-    """Put the state folder itself in force, durably. Raises StorageError."""
-    _remove_note(state / RECORDS_NOTE)
-
-
-def _read_note(path: Path, kind: type[Note]) -> Note | None:
-    """The note in a file; None if there is no such file. Raises StorageError if it cannot be read."""
+def _read_note(state: Path, kind: type[Note]) -> Note | None:
+    path = state / _FILES[kind]
     try:
         with storage_errors(path):
             return kind.model_validate_json(path.read_bytes())
@@ -110,14 +89,22 @@ def _read_note(path: Path, kind: type[Note]) -> Note | None:
         raise
 
 
-def _write_note(path: Path, note: _Note) -> None:
-    """Put a note in force, durably. Raises StorageError."""
+def note_database(state: Path, place: DatabasePlace, file: Path | None, number: int) -> None:
+    """Put a database in force, durably. Raises StorageError."""
+    file_path = "" if file is None else str(file.absolute())
+    write_note(state, DatabaseInForce(url=place.without_secret, file=file_path, state=number))
+
+
+def write_note(state: Path, note: _Note) -> None:
+    """Put a place in force, durably. Raises StorageError."""
+    path = state / _FILES[type(note)]
     with storage_errors(path):
         write_atomically(path, note.model_dump_json(indent=1) + "\n")
 
 
-def _remove_note(path: Path) -> None:
-    """Remove a note, if it is there, durably. Raises StorageError."""
+def remove_note(state: Path, kind: type[_Note]) -> None:
+    """Put the state folder itself in force, durably. Raises StorageError."""
+    path = state / _FILES[kind]
     with storage_errors(path):
         path.unlink(missing_ok=True)
-        sync_directory(path.parent)
+        sync_directory(state)

@@ -22,9 +22,9 @@ from assay_core.records.campaign import AttemptState
 from assay_sampling.errors import ParameterError, StorageError
 from assay_server.campaigns.bundles import bundle_fault
 from assay_server.content_hash import fresh_hash_of
-from assay_server.database.copying import Told
+from assay_server.database.copying import Progress
 from assay_server.database.opening import AskedDatabase, number_of_state, open_leading
-from assay_server.database.state_notes import forget_records, note_records, noted_records
+from assay_server.database.state_notes import RecordsInForce, noted_records, remove_note, write_note
 from assay_server.places import RecordsPlace
 from assay_server.records.opening import (
     UNDER_WAY,
@@ -60,7 +60,7 @@ class MovedRecords:
 
 
 def move_to_place(
-    state: Path, settings: RecordsPlace, database: AskedDatabase, progress: Told
+    state: Path, settings: RecordsPlace, database: AskedDatabase, progress: Progress
 ) -> MovedRecords:
     """Move a state's records from its folder to a bucket, or to a folder that a standby reaches, too.
 
@@ -78,12 +78,12 @@ def move_to_place(
         target = records_at(state, note, settings, resources)
         _name_by_content(metadata, state)
         moved = _copy(metadata, LocalRecordStore(state), target, progress)
-        note_records(state, note)
+        write_note(state, note)
         aside = _aside(state)
     return replace(moved, to=settings.shown, kept=str(aside))
 
 
-def move_to_folder(state: Path, database: AskedDatabase, progress: Told) -> MovedRecords:
+def move_to_folder(state: Path, database: AskedDatabase, progress: Progress) -> MovedRecords:
     """Move a state's records from a bucket or shared folder to its own. Raises StorageError."""
     noted = noted_records(state)
     if noted is None:
@@ -93,11 +93,13 @@ def move_to_folder(state: Path, database: AskedDatabase, progress: Told) -> Move
     with _stopped(state, database) as metadata, tempfile.TemporaryDirectory(dir=state) as cache:
         source = look_at_records(state, Path(cache))
         moved = _copy(metadata, source, LocalRecordStore(state), progress)
-        forget_records(state)
+        remove_note(state, RecordsInForce)
     return replace(moved, to=str(state), kept=noted.url)
 
 
-def _copy(metadata: MetadataStore, source: RecordStore, target: RecordStore, progress: Told) -> MovedRecords:
+def _copy(
+    metadata: MetadataStore, source: RecordStore, target: RecordStore, progress: Progress
+) -> MovedRecords:
     with metadata.snapshot() as read:
         files = 0
         for files, piece in enumerate(read.published_slices(), 1):

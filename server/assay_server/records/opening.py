@@ -12,7 +12,7 @@ from pathlib import Path
 from assay_core.files.durable import make_folder, storage_errors, write_atomically
 from assay_core.records.campaign import AttemptState
 from assay_sampling.errors import ParameterError, StorageError
-from assay_server.database.state_notes import RecordsInForce, note_records, noted_records
+from assay_server.database.state_notes import RecordsInForce, noted_records, write_note
 from assay_server.places import RecordsPlace
 from assay_server.store.objects.bucket import Bucket, MissingObjectError, opened_bucket, probe_bucket
 from assay_server.store.objects.store import ObjectRecordStore
@@ -82,7 +82,7 @@ def open_records(
     place = _noted(settings, noted, state_number())
     store = records_at(state, place, settings, resources, has_files)
     if place != noted:
-        note_records(state, place)
+        write_note(state, place)
     return store
 
 

@@ -175,7 +175,7 @@ class OverviewRows(CampaignRows, RunRows):
         most: int | None = None,
         chosen: RunFilter = EVERY_RUN,
     ) -> list[RunOverview]:
-        """The runs of a campaign (or the given one), in its order, with facts of their attempts.
+        """The runs of a campaign (or the one named), in its order, with facts of their attempts.
 
         ``first``: the place to begin at, in that order, or among the ``chosen`` ones; ``most``: how many
         (None: all).
@@ -210,29 +210,29 @@ class OverviewRows(CampaignRows, RunRows):
 
     def progress(self, campaign_id: str) -> CampaignProgress:
         """How far a campaign is, and what its open runs need, counted by the database."""
-        given = {"campaign_id": campaign_id}
-        [counted] = self.rows(_SLICE_COUNTS, given)
+        values = {"campaign_id": campaign_id}
+        [counted] = self.rows(_SLICE_COUNTS, values)
         campaign = self.campaign(campaign_id)
         slicing = None if campaign is None else campaign.compiled.slicing
         by_light = slicing is not None and slicing.by_light
-        rows = self.rows(_needs_of_open_runs(by_light), given)
+        rows = self.rows(_needs_of_open_runs(by_light), values)
         needs = [(run, int(row["runs"])) for row in rows if (run := self.run(row["run_id"])) is not None]
         return CampaignProgress(
             int(counted["slices"]),
             int(counted["slices_done"] or 0),
-            int(self.connection.scalar(_RETRIES, given) or 0),
+            int(self.connection.scalar(_RETRIES, values) or 0),
             tuple(needs),
             frozenset(row["run_id"] for row in rows if row["awaits"]),
         )
 
     def workload_costs(self, campaign_id: str, now_ms: int) -> list[WorkloadCost]:
         """What each workload of a campaign has cost, and how much is left, by kind of GPU and level."""
-        given = {"campaign_id": campaign_id}
+        values = {"campaign_id": campaign_id}
         costs: dict[tuple[str, str, str], WorkloadCost] = {}
-        for row in self.rows(_OPEN_SLICES, given):
+        for row in self.rows(_OPEN_SLICES, values):
             key = (row["workload"], row["device_key"], row["level"])
             costs[key] = WorkloadCost(*key, open_slices=int(row["slices"]), launches=float(row["launches"]))
-        for row in self.rows(_SPENT, {**given, "now_ms": now_ms}):
+        for row in self.rows(_SPENT, {**values, "now_ms": now_ms}):
             key = (row["workload"], row["device_key"], row["level"])
             costs[key] = dataclasses.replace(
                 costs.get(key, WorkloadCost(*key)),

@@ -57,6 +57,16 @@ _OPEN_ENDS: Any = sa.select(
     sa.exists().where(_Q.campaign_id == sa.bindparam("campaign_id")).label("requests"),
     HELD_WORKLOADS.exists().label("held_slices"),
 )
+# The lanes with waiting slices of running campaigns.
+_LANES_WAITING = (
+    sa.select(
+        *(_L.lane_id, _L.need, _C.campaign_id, _C.ordinal, _C.owner, _C.project),
+        sa.type_coerce(_C.compiled, sa.JSON)["scheduling"].label("rules"),
+    )
+    .join_from(tables.lanes, tables.campaigns, _L.campaign_id == _C.campaign_id)
+    .where(RUNS_NOW, sa.exists().where(_WAITS, _S.lane == _L.lane_id))
+    .order_by(_C.ordinal, _L.lane_id)
+)
 _HOUR = (_A.ended_at_ms // _HOUR_MS).label("hour")
 _WHOSE = (_C.campaign_id, _C.owner, _C.project)
 
@@ -91,9 +101,11 @@ class QueueRows(RunRows):
 
         Slices of held runs do not count.
         """
-        given = {} if campaign_ids is None else {"campaign_ids": list(campaign_ids)}
+        query = _LANES_WAITING
+        if campaign_ids is not None:
+            query = query.where(_C.campaign_id.in_(campaign_ids))
         entrants: dict[str, Entrant] = {}
-        for row in self.rows(_lanes_waiting(bool(given)), given):
+        for row in self.rows(query):
             campaign_id = row["campaign_id"]
             if campaign_id not in entrants:
                 rules = SchedulingRules.from_document(row["rules"])
@@ -118,13 +130,13 @@ class QueueRows(RunRows):
         ``passed``: runs and slices to leave out. ``untried_in``: agent and slot, to leave out slices that
         have failed there.
         """
-        given: dict[str, Any] = {"now_ms": now_ms}
+        values: dict[str, Any] = {"now_ms": now_ms}
         if passed:
-            given["passed"] = list(passed)
+            values["passed"] = list(passed)
         if untried_in:
-            given |= {"untried_agent": untried_in[0], "untried_slot": untried_in[1]}
+            values |= {"untried_agent": untried_in[0], "untried_slot": untried_in[1]}
         query = _first_of_lane(bool(passed), bool(untried_in))
-        candidates = [row for lane in lane_ids for row in self.rows(query, {**given, "lane": lane})]
+        candidates = [row for lane in lane_ids for row in self.rows(query, {**values, "lane": lane})]
         if not candidates:
             return None
         first = min(candidates, key=lambda row: int(row["ordinal"]))
@@ -194,16 +206,3 @@ def _first_of_lane(passing: bool, untried: bool) -> sa.Select[Any]:
         .order_by(_S.ordinal, _S.index)
         .limit(1)
     )
-
-
-@cache
-def _lanes_waiting(of_some: bool) -> sa.Select[Any]:
-    """The lanes with waiting slices of running campaigns; ``of_some``: only of those in ``campaign_ids``."""
-    rules = sa.type_coerce(_C.compiled, sa.JSON)["scheduling"].label("rules")
-    query = (
-        sa.select(_L.lane_id, _L.need, _C.campaign_id, _C.ordinal, _C.owner, _C.project, rules)
-        .join_from(tables.lanes, tables.campaigns, _L.campaign_id == _C.campaign_id)
-        .where(RUNS_NOW, sa.exists().where(_WAITS, _S.lane == _L.lane_id))
-        .order_by(_C.ordinal, _L.lane_id)
-    )
-    return query.where(_C.campaign_id.in_(sa.bindparam("campaign_ids", expanding=True))) if of_some else query
