@@ -169,11 +169,8 @@ class AttemptRows(CachedRecords):
             .where(_A.state.in_(_FRUITLESS), _A.log.not_in(["", notice]))
             .limit(most)
         )
-        attempts = self.connection.execute(old).all()
-        for run_id, piece, attempt in attempts:
-            this = (_A.run_id == run_id, _A.slice == piece, _A.attempt == attempt)
-            self.write(sa.update(tables.attempts).where(*this).values(log=notice, telemetry=""))
-        return len(attempts)
+        these = sa.tuple_(_A.run_id, _A.slice, _A.attempt).in_(old)
+        return self.write(sa.update(tables.attempts).where(these).values(log=notice, telemetry=""))
 
     def next_token(self) -> int:
         """A fencing token larger than all earlier ones, including those before a restart."""
