@@ -134,4 +134,4 @@ def documents_of(records: tuple[Any, ...]) -> list[dict[str, Any]]:
 
 def shallow(record: Any) -> dict[str, Any]:
     """A dataclass's fields by name, as they are."""
-    return {item.name: getattr(record, item.name) for item in dataclasses.fields(record)}
+    return dict(vars(record))
