@@ -20,7 +20,7 @@ from assay_server.places import database_place
 from assay_server.store import transactions
 from assay_server.store.model import Agent
 from assay_server.store.postgresql.store import NumberedTransactions, PostgresqlStore, new_engine
-from assay_server.store.transactions import Database, NothingKeptError, OutcomeUnknownError, repeated
+from assay_server.store.transactions import NothingKeptError, OutcomeUnknownError, repeated
 from tests.services.postgresql import OwnPostgresql
 
 
@@ -220,8 +220,8 @@ class Writer:
         engine = new_engine(database_place(url))
         stack.callback(engine.dispose)
         self.slow, self.looking = (stack.enter_context(engine.connect()) for _ in range(2))
-        database = Database(engine, psycopg.Error, partial(StorageError, "the database"))
-        self.commits = NumberedTransactions(database, ())
+        refusal = partial(StorageError, "the database")
+        self.commits = NumberedTransactions(engine, refusal)
 
     def write(self) -> int:
         """Change every agent's row; returns the number of the commit, which has still to be sent."""

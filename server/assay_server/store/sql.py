@@ -17,7 +17,7 @@ from assay_server.store.parts.bundles import BundleRows
 from assay_server.store.parts.overviews import OverviewRows
 from assay_server.store.parts.people import PeopleRows
 from assay_server.store.parts.queue import QueueRows
-from assay_server.store.transactions import Database, Transactions
+from assay_server.store.transactions import Transactions
 
 
 class SqlTransaction(
@@ -54,8 +54,8 @@ class SqlStore:
     ``reading`` None: readers take their turn with writers.
     """
 
-    def __init__(self, database: Database, writing: Transactions, reading: Transactions | None) -> None:
-        self.database, self._writing, self._reading = database, writing, reading
+    def __init__(self, writing: Transactions, reading: Transactions | None) -> None:
+        self.writing, self._reading = writing, reading
         self._turn = threading.Lock()
 
     @contextmanager
@@ -69,11 +69,11 @@ class SqlStore:
 
     @contextmanager
     def transaction(self) -> Iterator[SqlTransaction]:
-        with self._turn, self._writing.transaction() as connection:
+        with self._turn, self.writing.transaction() as connection:
             yield SqlTransaction(connection)
 
     def close(self) -> None:
         with self._turn:
-            self._writing.close()
+            self.writing.close()
         if self._reading is not None:
             self._reading.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import os
 import sqlite3
@@ -19,7 +18,7 @@ from assay_sampling.errors import StorageError
 from assay_server.store.column_values import document_text
 from assay_server.store.migrate import upgrade
 from assay_server.store.sql import SqlStore
-from assay_server.store.transactions import Database, Transactions
+from assay_server.store.transactions import Transactions
 from assay_server.threads.repeating import repeated_in_thread
 
 _BUSY_MS = 30_000
@@ -71,14 +70,14 @@ class SqliteStore(SqlStore):
             # Before SQLite does: it holds environments, and its journals inherit its mode.
             with storage_errors(path):
                 os.close(private_opener(str(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC))
-        database = Database(_engine(path, 1), sqlite3.Error, self._refusal)
+        writing = Transactions(_engine(path, 1), (_BEGIN,), sqlite3.Error, self._refusal)
         reading = None  # in memory there is only one connection
         if path is not None:
-            readers = dataclasses.replace(database, engine=_engine(path, _MOST_READERS, _READING))
-            reading = Transactions(readers, ("BEGIN",))
-        super().__init__(database, Transactions(database, (_BEGIN,)), reading)
+            readers = _engine(path, _MOST_READERS, _READING)
+            reading = Transactions(readers, ("BEGIN",), sqlite3.Error, self._refusal)
+        super().__init__(writing, reading)
         try:
-            with database.errors(), database.engine.begin() as connection:
+            with writing.errors(), writing.engine.begin() as connection:
                 connection.exec_driver_sql(_BEGIN)
                 upgrade(connection, self._subject)
         except BaseException:
@@ -90,7 +89,7 @@ class SqliteStore(SqlStore):
 
         A torn or flipped page is named at the start, and not when it is first read in the middle of a week.
         """
-        with self.database.errors(), self.database.engine.begin() as connection:
+        with self.writing.errors(), self.writing.engine.begin() as connection:
             findings = list(connection.exec_driver_sql("PRAGMA quick_check(3)").scalars())
         if findings != ["ok"]:
             finding = "; ".join(map(str, findings))
@@ -114,9 +113,9 @@ class SqliteStore(SqlStore):
         """
         if self._folder is None:
             return 0
-        with self.database.errors():
+        with self.writing.errors():
             if self._checkpoints is None:
-                self._checkpoints = self.database.engine.connect()
+                self._checkpoints = self.writing.engine.connect()
             _busy, logged, done = self._checkpoints.exec_driver_sql("PRAGMA wal_checkpoint(PASSIVE)").one()
         return int(logged) - int(done)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -28,56 +27,30 @@ class OutcomeUnknownError(StorageError):
     """The answer to a commit was lost, and the database did not come back to say whether it was kept."""
 
 
-@dataclass(frozen=True)
-class Database:
-    """How a database is reached.
-
-    Args:
-        engine: its connections, which are kept between transactions. It must not begin transactions.
-        failures: what its driver raises.
-        refusal: one of these as a typed error.
-    """
-
-    engine: sa.Engine
-    failures: type[Exception]
-    refusal: Callable[[Any], StorageError]
-
-    @contextmanager
-    def errors(self) -> Iterator[None]:
-        """Turn the database's errors into StorageError."""
-        try:
-            yield
-        except (sa.exc.StatementError, self.failures) as error:
-            reason = error.orig if isinstance(error, sa.exc.StatementError) else error
-            if isinstance(reason, StorageError):  # a value that no database keeps
-                raise reason from error
-            if not isinstance(reason, self.failures):
-                raise  # of the other database, while rows are copied from one to another
-            raise self.refusal(reason) from error
-
-    def close(self, connection: sa.Connection) -> None:
-        """Undo what is open on a connection, and keep it for the next transactions unless it is lost.
-
-        Whoever failed is told why, and not that the database has undone everything itself, or is lost.
-        """
-        with suppress(sa.exc.DBAPIError, self.failures):
-            connection.close()
-
-
 class Transactions:
     """Transactions of one kind. Thread-safe.
 
-    ``begin``: the commands that begin a transaction, before anything is read: to read first and then want to
-    write can fail.
+    Args:
+        engine: its connections, which are kept between transactions. It must not begin transactions.
+        begin: the commands that begin a transaction, before anything is read: to read first and then want to
+            write can fail.
+        failures: what the driver raises.
+        refusal: one of these as a typed error.
     """
 
-    def __init__(self, database: Database, begin: Sequence[str]) -> None:
-        self.database, self._begin = database, begin
+    def __init__(
+        self,
+        engine: sa.Engine,
+        begin: Sequence[str],
+        failures: type[Exception],
+        refusal: Callable[[Any], StorageError],
+    ) -> None:
+        self.engine, self._begin, self._failures, self._refusal = engine, begin, failures, refusal
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
         """A connection in a transaction, which is committed when the block ends, undone when it raises."""
-        with self.database.errors():
+        with self.errors():
             connection = self._begun()
             try:
                 yield connection
@@ -89,11 +62,24 @@ class Transactions:
                     if not self.was_kept(error, is_lost=is_lost):
                         raise
             finally:
-                self.database.close(connection)
+                self._give_back(connection)
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Turn the database's errors into StorageError."""
+        try:
+            yield
+        except (sa.exc.StatementError, self._failures) as error:
+            reason = error.orig if isinstance(error, sa.exc.StatementError) else error
+            if isinstance(reason, StorageError):  # a value that no database keeps
+                raise reason from error
+            if not isinstance(reason, self._failures):
+                raise  # of the other database, while rows are copied from one to another
+            raise self._refusal(reason) from error
 
     def close(self) -> None:
         """Close the connections; those in use close when their transactions end."""
-        self.database.engine.dispose()
+        self.engine.dispose()
 
     def commit(self, connection: sa.Connection) -> None:
         """End a transaction that is kept."""
@@ -108,17 +94,25 @@ class Transactions:
 
         With it SQLAlchemy gives up all that it kept.
         """
-        connection = self.database.engine.connect()
+        connection = self.engine.connect()
         try:
             for command in self._begin:
                 connection.exec_driver_sql(command)
         except BaseException:
             is_lost = connection.invalidated
-            self.database.close(connection)
+            self._give_back(connection)
             if not (again and is_lost):
                 raise
             return self._begun(again=False)
         return connection
+
+    def _give_back(self, connection: sa.Connection) -> None:
+        """Undo what is open on a connection, and keep it for the next transactions unless it is lost.
+
+        Whoever failed is told why, and not that the database has undone everything itself, or is lost.
+        """
+        with suppress(sa.exc.DBAPIError, self._failures):
+            connection.close()
 
 
 def repeated(call: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:

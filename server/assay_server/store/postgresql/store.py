@@ -8,7 +8,7 @@ Writers take their turn by a lock that ends with its transaction, so that progra
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable
 from contextlib import suppress
 
 import psycopg
@@ -27,7 +27,6 @@ from assay_server.store.postgresql.lead import Lead
 from assay_server.store.postgresql.refusals import refusal
 from assay_server.store.sql import SqlStore
 from assay_server.store.transactions import (
-    Database,
     NothingKeptError,
     OutcomeUnknownError,
     Transactions,
@@ -78,15 +77,17 @@ class NumberedTransactions(Transactions):
     ``may_write``: SQL that is true, or null if nothing may be written any more.
     """
 
-    def __init__(self, database: Database, begin: Sequence[str], may_write: str = "true") -> None:
-        super().__init__(database, begin)
+    def __init__(
+        self, engine: sa.Engine, refusal: Callable[[psycopg.Error], StorageError], may_write: str = "true"
+    ) -> None:
+        super().__init__(engine, _BEGIN, psycopg.Error, refusal)
         self._add = _ADD_COMMIT.format(may_write=may_write)
         self._writer = secrets.randbits(62)
         self._number, self._is_numbered = 0, False
 
     def commit(self, connection: sa.Connection) -> None:
         self._is_numbered = False
-        with self.database.errors():
+        with self.errors():
             self.add_number(connection)
             self._is_numbered = True
             super().commit(connection)
@@ -115,7 +116,7 @@ class NumberedTransactions(Transactions):
     def close(self) -> None:
         """Remove the rows of the store, and close the connections."""
         if self._number:
-            with suppress(StorageError), self.database.errors(), self.database.engine.connect() as connection:
+            with suppress(StorageError), self.errors(), self.engine.connect() as connection:
                 connection.exec_driver_sql(_TIDY_COMMITS, (self._writer, self._number))
         super().close()
 
@@ -132,7 +133,7 @@ class NumberedTransactions(Transactions):
         return True
 
     def _looked_up(self) -> bool:
-        with self.database.errors(), self.database.engine.connect() as connection:
+        with self.errors(), self.engine.connect() as connection:
             return self.has_number(connection, self._number)
 
 
@@ -151,12 +152,11 @@ class PostgresqlStore(SqlStore):
         self.subject = place.shown
         self.lead = lead
         engine = new_engine(place)
-        database = Database(engine, psycopg.Error, self._refusal)
-        reading = Transactions(database, _BEGIN_READING)
-        writing = NumberedTransactions(database, _BEGIN, "true" if lead is None else lead.is_held)
-        super().__init__(database, writing, reading)
+        reading = Transactions(engine, _BEGIN_READING, psycopg.Error, self._refusal)
+        writing = NumberedTransactions(engine, self._refusal, "true" if lead is None else lead.is_held)
+        super().__init__(writing, reading)
         try:
-            with database.errors(), engine.begin() as connection:
+            with writing.errors(), engine.begin() as connection:
                 require_fit(connection, self.subject)
                 warn_of_risks(connection, self.subject)
                 for command in _BEGIN:
