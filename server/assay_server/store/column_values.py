@@ -11,11 +11,19 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_origin
 
 import sqlalchemy as sa
 
+from assay_core.records.failure import Failure
+from assay_core.records.machine import InstalledDevice, Slot
+from assay_core.records.upload import Bundle
+from assay_core.records.validity_flag import ValidityFlag
+from assay_core.records.work import CommandSource
 from assay_sampling.errors import StorageError
+from assay_sampling.launches.table import Condition
+from assay_server.campaign_file.compiled import CompiledCampaign, Placement, SlicePlan
+from assay_server.store.model import Hold
 
 Record = TypeVar("Record")
 Row = Mapping[Any, Any]  # by column
@@ -135,3 +143,52 @@ def documents_of(records: tuple[Any, ...]) -> list[dict[str, Any]]:
 def shallow(record: Any) -> dict[str, Any]:
     """A dataclass's fields by name, as they are."""
     return dict(vars(record))
+
+
+def _command(document: Mapping[str, Any]) -> CommandSource:
+    bundle = document.get("bundle")
+    read = {"argv": tuple(document["argv"]), "bundle": None if bundle is None else Bundle(**bundle)}
+    return CommandSource(**{**document, **read})
+
+
+def _slot(document: Mapping[str, Any]) -> Slot:
+    device = InstalledDevice(**document["device"]) if document.get("device") else None
+    return Slot(**{**document, "profilers": tuple(document["profilers"]), "device": device})
+
+
+def flags_of(documents: Any) -> tuple[ValidityFlag, ...]:
+    """The validity flags of JSON documents."""
+    return tuple(ValidityFlag(**document) for document in documents)
+
+
+def _as_it_is(document: Any) -> Any:
+    return document
+
+
+# By the type of a field. Of compiled campaigns, plans and placements whoever reads a record makes the value,
+# and names the record if it cannot be read.
+_TYPES: Mapping[Any, sa.types.TypeEngine[Any]] = {
+    str: StoredText(),
+    int: sa.BigInteger(),
+    bool: sa.Boolean(),
+    float: StoredNumber(),
+    bytes: sa.LargeBinary(),
+    tuple[str, ...]: Document(tuple, list),
+    Mapping[str, str]: Document(_as_it_is, dict),
+    tuple[Hold, ...]: Document(lambda names: tuple(map(Hold, names)), list),
+    tuple[ValidityFlag, ...]: Document(flags_of, documents_of),
+    tuple[Slot, ...]: Document(lambda documents: tuple(map(_slot, documents)), documents_of),
+    Failure: Document(lambda document: Failure(**document), Failure.to_dict),
+    Condition: Document(lambda document: Condition(**document), Condition.to_dict),
+    CommandSource: Document(_command, dataclasses.asdict),
+    CompiledCampaign: Document(_as_it_is, CompiledCampaign.to_document),
+    SlicePlan: Document(_as_it_is, SlicePlan.to_document),
+    Placement: Document(_as_it_is, Placement.to_document),
+}
+
+
+def column_type(kind: Any) -> sa.types.TypeEngine[Any]:
+    """The type of columns for values of a type."""
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return StoredEnum(kind)
+    return _TYPES[str if get_origin(kind) is Literal else kind]

@@ -6,32 +6,24 @@ Migrations make them; a test keeps both equal.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping
-from enum import StrEnum
+from collections.abc import Collection, Iterator
 from types import NoneType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import sqlalchemy as sa
 
 from assay_core.records.attempt import AttemptKey, AttemptLog
 from assay_core.records.campaign import AttemptState
-from assay_core.records.failure import Failure
 from assay_core.records.lab import AuditEntry
-from assay_core.records.machine import InstalledDevice, Slot
 from assay_core.records.runs import RunsRequest
 from assay_core.records.upload import Bundle
-from assay_core.records.validity_flag import ValidityFlag
-from assay_core.records.work import CommandSource
-from assay_sampling.launches.table import Condition
-from assay_server.campaign_file.compiled import CompiledCampaign, Placement, SlicePlan
-from assay_server.store.column_values import Document, StoredEnum, StoredNumber, StoredText, documents_of
+from assay_server.store.column_values import StoredText, column_type
 from assay_server.store.model import (
     ACTIVE_ATTEMPTS,
     Agent,
     AnalysisTry,
     Attempt,
     Campaign,
-    Hold,
     PendingRequest,
     Run,
     Segment,
@@ -49,48 +41,6 @@ metadata = sa.MetaData(
 )
 
 
-def _command(document: Mapping[str, Any]) -> CommandSource:
-    bundle = document.get("bundle")
-    read = {"argv": tuple(document["argv"]), "bundle": None if bundle is None else Bundle(**bundle)}
-    return CommandSource(**{**document, **read})
-
-
-def _slot(document: Mapping[str, Any]) -> Slot:
-    device = InstalledDevice(**document["device"]) if document.get("device") else None
-    return Slot(**{**document, "profilers": tuple(document["profilers"]), "device": device})
-
-
-def flags_of(documents: Any) -> tuple[ValidityFlag, ...]:
-    """The validity flags of JSON documents."""
-    return tuple(ValidityFlag(**document) for document in documents)
-
-
-def _as_it_is(document: Any) -> Any:
-    return document
-
-
-# By the type of a field. Of compiled campaigns, plans and placements whoever reads a record makes the value,
-# and names the record if it cannot be read.
-_TYPES: Mapping[Any, sa.types.TypeEngine[Any]] = {
-    str: StoredText(),
-    int: sa.BigInteger(),
-    bool: sa.Boolean(),
-    float: StoredNumber(),
-    bytes: sa.LargeBinary(),
-    tuple[str, ...]: Document(tuple, list),
-    Mapping[str, str]: Document(_as_it_is, dict),
-    tuple[Hold, ...]: Document(lambda names: tuple(map(Hold, names)), list),
-    tuple[ValidityFlag, ...]: Document(flags_of, documents_of),
-    tuple[Slot, ...]: Document(lambda documents: tuple(map(_slot, documents)), documents_of),
-    Failure: Document(lambda document: Failure(**document), Failure.to_dict),
-    Condition: Document(lambda document: Condition(**document), Condition.to_dict),
-    CommandSource: Document(_command, dataclasses.asdict),
-    CompiledCampaign: Document(_as_it_is, CompiledCampaign.to_document),
-    SlicePlan: Document(_as_it_is, SlicePlan.to_document),
-    Placement: Document(_as_it_is, Placement.to_document),
-}
-
-
 def _columns(
     record: type, *key: str, without: Collection[str] = (), **names: str
 ) -> Iterator[sa.Column[Any]]:
@@ -100,14 +50,8 @@ def _columns(
         if field.name not in without:
             kind, is_key = kinds[field.name], field.name in key
             name, nullable = names.get(field.name, field.name), NoneType in get_args(kind)
-            stored = _stored(next(iter(get_args(kind))) if nullable else kind)
+            stored = column_type(next(iter(get_args(kind))) if nullable else kind)
             yield sa.Column(name, stored, primary_key=is_key, nullable=nullable, autoincrement=False)
-
-
-def _stored(kind: Any) -> sa.types.TypeEngine[Any]:
-    if isinstance(kind, type) and issubclass(kind, StrEnum):
-        return StoredEnum(kind)
-    return _TYPES[str if get_origin(kind) is Literal else kind]
 
 
 def _text(name: str) -> sa.Column[str]:

@@ -24,7 +24,7 @@ from assay_core.records.validity_flag import ValidityFlag
 from assay_core.records.work import RecordedSource
 from assay_server.campaign_file.compiled import Placement, SlicePlan
 from assay_server.store import tables
-from assay_server.store.column_values import Row, parsed, shallow
+from assay_server.store.column_values import Row, flags_of, parsed, shallow
 from assay_server.store.model import (
     Attempt,
     Hold,
@@ -130,9 +130,7 @@ class RunRows(CachedRecords):
         for row in self.rows(query.order_by(_R.ordinal)):
             alike.setdefault((row["failure"], row["flags"]), []).append(row["run_id"])
         return [
-            NotedRuns(
-                failure and Failure(**json.loads(failure)), tables.flags_of(json.loads(flags)), tuple(run_ids)
-            )
+            NotedRuns(failure and Failure(**json.loads(failure)), flags_of(json.loads(flags)), tuple(run_ids))
             for (failure, flags), run_ids in alike.items()
         ]
 
