@@ -17,7 +17,7 @@ from assay_core.identity.roles import IdentityKind, Role
 from assay_core.records.lab import BudgetChange, BudgetsAsked
 from assay_sampling.errors import ParameterError
 from assay_server.access.audit import AuditedStore, begin_note
-from assay_server.access.caller import Caller, called_by
+from assay_server.access.caller import OWNER_ID, Caller, called_by
 from assay_server.app import Server
 from assay_server.campaigns.scheduling.transitions import SchedulePolicy
 from assay_server.rpc.handlers.lab import budgets, set_budget
@@ -94,6 +94,12 @@ def test_operators_see_everybody_and_others_themselves() -> None:
     assert seen(Caller("x", "x", Role.OPERATOR)) == ["ann", "bob"], "not boxes, not those who were revoked"
     assert seen(Caller(ANN.identity_id, "ann", Role.SUBMITTER, "vision")) == ["ann"]
     assert seen(Caller(ANN.identity_id, "ann", Role.VIEWER), "bob") == []
+
+
+def test_the_owner_of_the_socket_has_no_budget() -> None:
+    lab = made_lab(person_gpu_hours=2)
+    lab.submit(*live_campaign(1, ["v100"] * 9, owner=OWNER_ID))
+    assert hours_taken(lab) == 9
 
 
 @pytest.mark.parametrize("who", ["nobody", "box", "gone"])

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from assay_core.records.attempt import AttemptKey
 from assay_sampling.errors import StorageError
+from assay_server.access.caller import OWNER_ID
 from assay_server.campaign_file.compiled import SchedulingRules
 from assay_server.campaigns.scheduling.fitting_slots import Seat
 from assay_server.campaigns.scheduling.resting import Reservations, RestingSlots, Window, window_of
@@ -341,14 +342,14 @@ class Queue:
         """GPU hours that a campaign may still use, by its own budget and its owner's; infinite without any.
 
         ``person_gpu_hours``: what a person without a budget of their own may use in PERSON_DAYS days; 0: no
-        limit.
+        limit. The owner of the server's socket has none.
         """
         left = math.inf
         budget = rules.budget_gpu_hours
         if budget:
             left = budget - self.ledger.campaign_seconds(campaign_id, now_ms) / 3600
         hours = self._budgets.get(owner, person_gpu_hours or math.inf)
-        if owner and hours < math.inf:
+        if owner not in ("", OWNER_ID) and hours < math.inf:
             left = min(left, hours - self.ledger.person_seconds(owner, now_ms) / 3600)
         return left
 
