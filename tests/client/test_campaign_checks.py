@@ -156,7 +156,8 @@ def test_programs_with_a_slash_are_looked_for_and_others_are_the_agents(
     for name, mode in (("plain", 0o644), ("good", 0o755)):
         (tmp_path / "bin" / name).touch()
         (tmp_path / "bin" / name).chmod(mode)
-    found = [(f.line, f.field, f.cause) for f in check_campaign(path).findings]
+    documents = check_campaign(path).to_documents()
+    found = [(each["line"], each["field"], each["cause"]) for each in documents]
     assert found == [
         (4, "workloads[0].command[0]", f"the program {tmp_path}/absent is not on this machine"),
         (6, "workloads[2].command[0]", f"the program {tmp_path}/bin/plain is not executable"),

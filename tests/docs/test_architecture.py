@@ -33,6 +33,15 @@ def test_every_module_that_the_page_names_is_there() -> None:
     assert [name for name in sorted(files) if not (ROOT / name).exists()] == []
 
 
+def test_every_file_that_contributors_are_sent_to_is_there() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    paths = set(re.findall(r"`((?:\w+/)+\w+\.\w+)`", page))
+    folders = [ROOT / each for each in ("protos", "sampling", "agent", "server", "client")]
+    assert len(paths) > 10
+    missing = [path for path in paths if not any(list(folder.glob(f"**/{path}")) for folder in folders)]
+    assert [path for path in sorted(missing) if not (ROOT / path).exists()] == []
+
+
 def test_no_room_of_mixed_contents_is_crowded() -> None:
     crowded = {}
     for package in room_tables.PACKAGES.values():

@@ -24,7 +24,7 @@ def _layers(package: str) -> list[str]:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     for contract in contracts:
         if contract["type"] == "layers" and contract.get("containers") == [package]:
-            return [name.strip() for layer in contract["layers"] for name in layer.split("|")]
+            return [name.strip(" ()") for layer in contract["layers"] for name in layer.split("|")]
     return []
 
 

@@ -1,1 +1,1 @@
-"""The verbs ``policy`` and ``quarantine`` of assay-agent."""
+"""The verbs of assay-agent: join, run, policy and quarantine, also as a job of Slurm."""

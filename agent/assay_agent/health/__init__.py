@@ -1,1 +1,1 @@
-"""Lost GPUs: quarantine and return to service."""
+"""GPUs and counters that fail: quarantine, and return to service."""

@@ -32,7 +32,7 @@ OWNER_ID = OWNER_NAME
 EVERY_PROJECT = "*"
 SUBMITTERS_HIGHEST_PRIORITY = 0
 _WHOLE_LAB = frozenset({Role.OPERATOR, Role.ADMIN})
-# A revocation by another process on the same store holds within a minute; one in this process at once.
+# A revocation by another process on the same store holds within this time; one in this process at once.
 REFRESH_SECONDS = 15.0
 
 Listener = Callable[[frozenset[str]], None]
