@@ -450,3 +450,28 @@ def test_a_servers_note_of_a_bucket_has_no_key(tiny: TinyS3, tmp_path: Path) -> 
         open_records(state, records_place("s3://lab/one", tiny.endpoint), lambda: 5, resources)
     text = (state / "records.json").read_text()
     assert "nobody-may-see" not in text and os.environ["AWS_ACCESS_KEY_ID"] not in text
+
+
+def test_a_gateway_that_lists_the_same_names_again_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = [{"path": f"records/{number:05d}"} for number in range(1000)]
+    answers = [page, page, []]  # of a gateway that ignores where a listing should begin
+    monkeypatch.setattr(obstore, "list", lambda *_arguments, **_options: iter([answers.pop(0)]))
+    monkeypatch.setattr(buckets, "_LISTED_TOGETHER", len(page))
+    monkeypatch.setattr(buckets, "_found_object", lambda each: each)
+    with pytest.raises(StorageError, match="s3://lab/one: it lists the same names again"):
+        list(Bucket(MemoryStore(), "s3://lab/one").listed("records"))
+
+
+def test_a_cached_folder_that_cannot_be_removed_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = RecordCache(Bucket(MemoryStore(), "s3://lab/one"), RecordsPlace("s3://lab/one", cache=tmp_path))
+    cache.forget_all("records/never")  # nothing there: nothing to remove
+    (tmp_path / "files" / "records" / "a").mkdir(parents=True)
+
+    def refused(path: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    monkeypatch.setattr(caches.shutil, "rmtree", refused)
+    with pytest.raises(StorageError, match="Input/output error"):
+        cache.forget_all("records/a")

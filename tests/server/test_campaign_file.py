@@ -443,6 +443,16 @@ LIVE_FAULTS = [
     ),
     ("repeats: 2", "repeats: 0", "8: field repeats: 0 is below 1"),
     (
+        "repeats: 2",
+        "requires: {architecture: [[]]}",
+        "8: field requires.architecture[0]: a list is not text; write it in quotes",
+    ),
+    (
+        "repeats: 2",
+        "requires: {architecture: [[9.0, 8.0]]}",
+        "8: field requires.architecture[0]: a list is not text; write it in quotes",
+    ),
+    (
         'command: [training.toml, --epochs, "1"]',
         "command: [training.toml, --epochs, 1]",
         "11: field workloads[0].command[2]: 1 is not text; write it in quotes",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -106,3 +107,15 @@ def test_many_threads_lose_nothing(store: SqliteStore) -> None:
     with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(several, range(THREADS)))
     assert known(store) == {f"agent-{n}-{each}" for n in range(THREADS) for each in range(12)}
+
+
+def test_a_reader_that_outlives_its_store_leaves_no_file_open(tmp_path: Path, store: SqliteStore) -> None:
+    put(store, "a")
+    with store.snapshot() as reader:
+        store.close()
+        assert [each.name for each in reader.agents()] == ["a"]
+    with store.snapshot() as late:
+        assert len(late.agents()) == 1
+    links = [Path(each.path) for each in os.scandir("/proc/self/fd")]
+    targets = [str(link.readlink()) for link in links if link.is_symlink()]
+    assert [each for each in targets if each.startswith(str(tmp_path))] == []

@@ -160,12 +160,14 @@ _SM = re.compile(r"sm_?(\d+)(\d)")
 
 def _capabilities(value: Any) -> Any:
     """``9.0``, ``sm_90`` and ``"9.0"``, alone or in a list, as texts like "9.0"."""
-    if isinstance(value, list):
-        return [_capabilities(each)[0] for each in value]
+    return [_capability(each) for each in (value if isinstance(value, list) else [value])]
+
+
+def _capability(value: Any) -> Any:
     match = _SM.fullmatch(value) if isinstance(value, str) else None
     if match is not None:
-        return [f"{match[1]}.{match[2]}"]
-    return [f"{value:.1f}" if isinstance(value, float) else value]
+        return f"{match[1]}.{match[2]}"
+    return f"{value:.1f}" if isinstance(value, float) else value
 
 
 _ONE_ARCHITECTURE = {"type": ["string", "number"]}

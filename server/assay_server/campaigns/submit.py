@@ -33,7 +33,7 @@ from assay_server.store.transactions import repeated
 _LONGEST_KEY = 100
 # Each run keeps the folder; messages repeat the name of the file.
 _LONGEST_PATH = 1024
-# Runs and slices of a piece: its transaction takes some 15 ms.
+# Runs and slices of a piece: its transaction takes some 25 ms.
 PIECE_ROWS = 1_000
 # A run that goes takes all its slices with it.
 _RUNS_GIVEN_UP = 500

@@ -46,6 +46,7 @@ class Transactions:
         refusal: Callable[[Any], StorageError],
     ) -> None:
         self.engine, self._begin, self._failures, self._refusal = engine, begin, failures, refusal
+        self._is_closed = False
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
@@ -79,6 +80,7 @@ class Transactions:
 
     def close(self) -> None:
         """Close the connections; those in use close when their transactions end."""
+        self._is_closed = True
         self.engine.dispose()
 
     def commit(self, connection: sa.Connection) -> None:
@@ -107,11 +109,14 @@ class Transactions:
         return connection
 
     def _give_back(self, connection: sa.Connection) -> None:
-        """Undo what is open on a connection, and keep it for the next transactions unless it is lost.
+        """Undo what is open on a connection, and keep it for the next transactions.
 
-        Whoever failed is told why, and not that the database has undone everything itself, or is lost.
+        Lost ones are not kept, and none after :meth:`close`. Whoever failed is told why, and not that the
+        database has undone everything itself, or is lost.
         """
         with suppress(sa.exc.DBAPIError, self._failures):
+            if self._is_closed and not connection.invalidated:
+                connection.detach()
             connection.close()
 
 

@@ -218,6 +218,9 @@ class Bucket:
             yield from map(_found_object, page)
             if len(page) < _LISTED_TOGETHER:
                 return
+            if last is not None and page[-1]["path"] <= last:
+                cause = "it lists the same names again instead of those behind them (start-after)"
+                raise StorageError(self.shown, cause, "keep the records in another object store")
             last = page[-1]["path"]
 
     def copy(self, name: str, to: str, size_bytes: int) -> None:

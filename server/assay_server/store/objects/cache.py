@@ -101,7 +101,9 @@ class RecordCache:
 
     def forget_all(self, folder: str) -> None:
         """Remove the files of a folder."""
-        shutil.rmtree(self._folder / folder, ignore_errors=True)
+        path = self._folder / folder
+        with storage_errors(path), contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(path)
 
     def _fetched(self, name: str, path: Path) -> IO[bytes] | None:
         """The file, brought here and locked; None: there is none."""
