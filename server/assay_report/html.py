@@ -10,6 +10,7 @@ from assay_report.figures import forms, gallery, interactive
 from assay_report.figures.figure import Figure
 from assay_report.figures.finishing import height_of, width_of
 from assay_report.model.report import Report
+from assay_report.model.verdicts import GpuVerdict
 from assay_report.tables.sections import DEFINITIONS, further_sections, workload_sections
 from assay_report.tables.table import condensed, filled
 from assay_report.tables.verdicts import best_table, excluded_table, flags_table, suite_table
@@ -65,7 +66,10 @@ def render_html(report: Report, *, with_scripts: bool = False) -> str:
         origin=origin(report),
         verdict=first_sentence(report),
         asked=asked_sentences(verdicts.asked, target),
-        gpus=[(gpu, details_of(gpu.shortfalls, gpu.without_number, target)) for gpu in verdicts.gpus],
+        gpus=[
+            (gpu, details_of(gpu.shortfalls, gpu.without_number, target), _falls_short(gpu, report))
+            for gpu in verdicts.gpus
+        ],
         suite=suite_table(verdicts),
         # With the simulator's columns the suite takes the whole width of the page.
         alone=bool(report.simulated),
@@ -80,6 +84,13 @@ def render_html(report: Report, *, with_scripts: bool = False) -> str:
         with_scripts=with_scripts,
         scripts=_scripts(figures) if with_scripts else "",
     )
+
+
+def _falls_short(gpu: GpuVerdict, report: Report) -> bool:
+    """Whether a GPU lacks a number, or a method to take, or any of a workload without one, is off there."""
+    advised = {entry.workload for entry in report.recommendations}
+    misses = any(each.recommended or each.workload not in advised for each in gpu.shortfalls)
+    return misses or not gpu.projections or gpu.without_number > 0
 
 
 def _plates(figures: Sequence[Figure], *, with_scripts: bool) -> dict[str | None, tuple[Plate, ...]]:

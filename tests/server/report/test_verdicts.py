@@ -255,3 +255,25 @@ def test_every_form_begins_with_the_verdict(render: Callable[[Report], str]) -> 
     report = with_verdicts(made_report(3), workload_001=("do_not", 9.0))
     text = render(report)
     assert text.index("Trust the method to take on 2 of 3 workloads") < text.index("3 workloads with")
+
+
+@pytest.mark.parametrize(
+    ("method", "is_advised", "is_red"),
+    [("random", True, False), ("random", False, True), ("pks", True, True)],
+)
+def test_a_gpu_is_red_only_where_the_method_to_take_falls_short_if_there_is_one(
+    method: str, is_advised: bool, is_red: bool
+) -> None:
+    document = made_report(3)
+    assert {each["method"] for each in document["recommendations"]} == {"pks"}
+    [row] = [
+        each
+        for each in document["rows"]
+        if (each["device"], each["workload"], each["method"]) == ("RTX 2060", "workload-001", method)
+    ]
+    row["error_percent"] = 40.0
+    if not is_advised:
+        document["recommendations"] = []
+    cards = re.findall(r'<div class="card( short)?"><p>([^<]*)', render_html(read_report(document)))
+    assert len(cards) == 3
+    assert ["RTX 2060" in headline for short, headline in cards if short] == [True] * is_red
