@@ -113,6 +113,8 @@ def test_a_server_opens_its_state_and_goes_on(
         client.cancel("waiting-1")  # its workload is not where it was
         again = client.submit(Path("waiting.yaml"))
         service.begin()
+        service.serve(again)
+        service.refuse_what_cannot_begin(client)  # waits for the agent, which was last seen long ago
         statuses = service.while_it_can_go_on(client, client.watch(again))
         measured = next(each for each in statuses if each["runs_done"] or each["runs_failed"])
         service.raise_agent_error()
