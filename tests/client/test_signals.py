@@ -29,6 +29,15 @@ def endless(_campaign_id: str) -> Iterator[campaign_pb2.CampaignStatus]:
         time.sleep(0.002)
 
 
+@pytest.fixture
+def signals_as_at_a_terminal() -> Iterator[None]:
+    """Ctrl-C as at a terminal: a shell has its background jobs ignore it until they handle it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("signals_as_at_a_terminal")
 @pytest.mark.parametrize(
     "verb", [["lab", "status", "c-1", "-f"], ["demo", "--out", "OUT"]], ids=["watch", "demo"]
 )
