@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -40,6 +41,8 @@ LAUNCHES = 50
 _PATIENCE_SECONDS = 60.0
 
 MakeChannel = Callable[[str], grpc.aio.Channel]
+
+_log = logging.getLogger(__name__)
 
 
 def own_channel(address: str) -> grpc.aio.Channel:
@@ -188,6 +191,7 @@ class SimulatedAgent:
             self._fleet.counts.refused.append("upload")
 
     async def _refused(self, call: str, error: grpc.aio.AioRpcError) -> None:
+        _log.warning("%s was refused: %s", call, error.debug_error_string())
         self._fleet.counts.refused.append(f"{call}: {error.code().name}")
         await asyncio.sleep(random.uniform(0.1, 0.5))
 
