@@ -303,6 +303,34 @@ def changed_rule(monkeypatch: pytest.MonkeyPatch, name: str, **changes: Any) -> 
     monkeypatch.setattr("assay_server.access.table.RULES", changed)
 
 
+def test_a_call_without_a_rule_is_denied_to_everybody_and_audited(
+    store: MetadataStore, short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {"GetStatus", "ListAgents", "Heartbeat", "GetReport"}
+    named = {
+        call_name: rule for call_name, rule in RULES.items() if call_name.rpartition("/")[2] not in names
+    }
+    monkeypatch.setattr("assay_server.access.table.RULES", named)
+    admin = Identity("dd" * 16, IdentityKind.PERSON, "ada", Role.ADMIN, EVERY_PROJECT)
+
+    async def test(server: GuardedServer) -> None:
+        put(store, server.directory, admin)
+        for who in (credentials_of(admin), credentials_of(VIEWER), credentials_of(AGENT), None):
+            async with server.channel(who) as channel:
+                for name in sorted(names):
+                    assert await call(channel, METHODS[name]) is grpc.StatusCode.PERMISSION_DENIED
+
+    server = serving(store, short_path, test)
+    assert server.answered == []
+    with store.snapshot() as snapshot:
+        entries = snapshot.audit_entries()
+    assert {(entry.call, entry.outcome) for entry in entries} <= {
+        (name, "permission_denied") for name in names
+    }
+    assert len(entries) >= 5  # of refusals in a minute this server notes five
+    assert all("does not name it" in entry.detail for entry in entries[-5:])
+
+
 @pytest.mark.parametrize(
     ("name", "field"),
     [("GetReport", "campaign_id"), ("Export", "campaign_id"), ("Upload", "header.session_id")],
